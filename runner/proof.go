@@ -29,8 +29,8 @@ import (
 const proveLimit = 2 * time.Minute
 
 // Prove finds out whether the isolated harness can be relied on for memory on this
-// machine's first GPU, in Python and, if the machine has a compiler, in C++. Of the job it
-// needs what a payload does not say. What goes wrong with C++ is a check that failed.
+// machine's first GPU, in Python and, if the machine has a compiler, in C++. It ignores
+// the job's payload. An error in C++ is reported as a failed check.
 //
 // Error: there is no GPU; this machine cannot judge at all; ctx is over.
 func Prove(ctx context.Context, job Job) (*schema.Proof, error) {

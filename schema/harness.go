@@ -23,9 +23,9 @@ func Harnesses() []string { return []string{HarnessIsolated, HarnessLegacy} }
 
 // Inputs: where the inputs of a measured call are.
 const (
-	// InputsCold are in no cache: 256 MiB are written after they were copied in.
+	// InputsCold: no cache holds the inputs, because the judge writes 256 MiB after copying.
 	InputsCold = "cold"
-	// InputsWarm are in the caches that the copy has left them in.
+	// InputsWarm: the caches are as the copy of the inputs left them.
 	InputsWarm = "warm"
 )
 
@@ -41,14 +41,14 @@ type Extension struct {
 	Evidence MinEvidence `json:"evidence,omitzero"` // needs HarnessIsolated
 }
 
-// MinEvidence is what the figure of each case must rest on in leaderboard mode. As long
-// as one does not, it is measured longer; then the outcome is ambiguous.
+// MinEvidence is the least evidence that each case's figure needs in leaderboard mode. A case
+// that lacks it is measured longer. If time runs out, the outcome is ambiguous.
 type MinEvidence struct {
 	Runs  int     `json:"runs,omitempty"`  // counted calls, 0 to 1000
 	Width float64 `json:"width,omitempty"` // of the 95 % interval, relative to the mean, at most; 0: any
 }
 
-// Faults calls fault for each value that cannot be, with the key it has.
+// Faults calls fault for each invalid value, with its key.
 func (e *Extension) Faults(fault func(key, got, want string)) {
 	if e.Harness != "" && !slices.Contains(Harnesses(), e.Harness) {
 		fault("harness", text.Quote(e.Harness), fmt.Sprintf("one of %q, or none", Harnesses()))

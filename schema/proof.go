@@ -26,7 +26,8 @@ type Proof struct {
 	Resolution float64      `json:"resolution_ns"` // of a time
 	Checks     []ProofCheck `json:"checks"`
 	Times      []ProofTime  `json:"times"`
-	// NotTried says why no kernel in C++ was tried; "" if some were.
+	// NotTried says why C++ was not tried, for example for want of a compiler; "" if it was,
+	// even if nothing compiled.
 	NotTried string `json:"not_tried,omitempty"`
 }
 

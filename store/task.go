@@ -121,8 +121,8 @@ func changedKeys(old, wanted string) (hard, soft []string, err error) {
 	return hard, soft, nil
 }
 
-// extensionColumn is what [extensionText] wrote, of own.board as b. Columns of before the
-// extension have the harness alone.
+// extensionColumn selects what [extensionText] wrote from own.board, aliased as b. Rows that
+// are older than the extension have the harness only.
 const extensionColumn = `coalesce(nullif(b.task_extension, ''), b.task_harness, '')`
 
 // extensionText is the harness, if the task asks for nothing else, or a JSON object.
@@ -157,7 +157,7 @@ func taskFrom(column, extension string) (*task.Task, error) {
 	}
 	if t.Harness = extension; strings.HasPrefix(extension, "{") {
 		if err := json.Unmarshal([]byte(extension), &t.Extension); err != nil {
-			return nil, fmt.Errorf("what the task asks for: %w", err)
+			return nil, fmt.Errorf("decoding the task's extension: %w", err)
 		}
 	}
 	for _, f := range r.object("files", m.get("files")) {

@@ -18,9 +18,9 @@ const helpProve = `Find out whether the isolated harness works with this machine
 kernels of known work and kernels that cheat, in Python and, if nvcc or hipcc is
 there, in C++. That takes up to two minutes. If every check in Python passes,
 kbrun evaluate uses the isolated harness for tasks with tensors on this GPU,
-until the GPU, driver, torch or kbrun changes. Tasks in C++ name their harness
-themselves. Run it as root, because evaluate accepts only proofs that belong to
-root.
+until the GPU, driver, torch or kbrun changes. Tasks in C++ get it only if they
+say harness: isolated. Run kbrun prove as root, because evaluate accepts only
+proofs that belong to root.
 
 Usage:
   kbrun prove [options]

@@ -38,7 +38,7 @@ type createCmd struct {
 	GPU         []string `name:"gpu" sep:"none" placeholder:"NAME" help:"a GPU type; may be repeated; default the task's"`
 	Closed      bool     `help:"only users with an invite may submit"`
 	Limit       []string `sep:"none" placeholder:"LIMIT" help:"a user's submissions per hour; may be repeated: leaderboard=10, test=60 (every other mode), test@B200_BK=5"`
-	Harness     string   `placeholder:"NAME" help:"isolated: only submissions that this harness judged rank; proved: only on GPUs with a proof of kbrun prove"`
+	Harness     string   `placeholder:"NAME" help:"isolated: a submission ranks only if this harness judged it; proved: and only on a GPU that passed kbrun prove"`
 	Sandbox     string   `placeholder:"LEVEL" help:"none, partial or full: the weakest sandbox with which a submission ranks"`
 	ClearTiming bool     `help:"submissions with ambiguous timing do not rank"`
 	Ties        bool     `help:"submissions whose intervals overlap share a rank"`

@@ -36,7 +36,7 @@ func (r *run) proof(s *node.Slot) {
 		return
 	}
 	if uid, _ := r.m.Owner(info); uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		r.warn(fix, "%s: owner %d, mode %04o; kbrun takes it only if it is root's, and nobody else's to write", file, uid, info.Mode().Perm())
+		r.warn(fix, "%s: owner %d, mode %04o; kbrun accepts it only if root owns it and only root can write it", file, uid, info.Mode().Perm())
 		return
 	}
 	var p schema.Proof
@@ -55,8 +55,8 @@ func (r *run) proof(s *node.Slot) {
 	r.report(OK, "", "the isolated harness works on its GPU: %s", p.Summary())
 }
 
-// changed lists what is no longer as it was when a slot's GPU was proved. kbrun and torch
-// are the image's.
+// changed lists what has changed since a slot's GPU was proved. The image contains kbrun and
+// torch, so a newer image counts as a change.
 func (r *run) changed(s *node.Slot, p *schema.Proof, driver string) (changed []string) {
 	if p.Driver != driver && driver != "" {
 		changed = append(changed, fmt.Sprintf("the driver was %s, and is %s", p.Driver, driver))
@@ -67,14 +67,14 @@ func (r *run) changed(s *node.Slot, p *schema.Proof, driver string) (changed []s
 	}
 	for _, ref := range s.Images {
 		if pin, ok := pins.Images[ref]; ok && pin.At.After(p.Time) {
-			changed = append(changed, fmt.Sprintf("%s is another image since %s, whose kbrun or torch may be others", ref, pin.At.Format("2006-01-02 15:04")))
+			changed = append(changed, fmt.Sprintf("%s was replaced on %s by an image whose kbrun or torch may differ", ref, pin.At.Format("2006-01-02 15:04")))
 		}
 	}
 	return changed
 }
 
-// gpu returns the UUID of a slot's first GPU, "" if the driver does not show it, and the
-// driver's version, "" if it has none.
+// gpu returns the UUID of a slot's first GPU, "" for an AMD GPU that the driver does not
+// show, and the driver's version, "" if it is unknown.
 func (r *run) gpu(s *node.Slot) (uuid, driver string) {
 	own := s.Devices[0]
 	if own.Vendor == device.NVIDIA {

@@ -45,7 +45,7 @@ func TestProof(t *testing.T) {
 		{"another driver", "its GPU's proof of 2026-07-01 12:00 is stale: the driver was 570.86.15, and is 580.95.05", Warning, func(w *world) {
 			w.prove(func(p *schema.Proof) { p.Driver = "570.86.15" })
 		}},
-		{"another image", "stale: runner:1 is another image since 2026-07-01 13:00, whose kbrun or torch may be others", Warning, func(w *world) { pin(w, provedAt.Add(time.Hour)) }},
+		{"another image", "stale: runner:1 was replaced on 2026-07-01 13:00 by an image whose kbrun or torch may differ", Warning, func(w *world) { pin(w, provedAt.Add(time.Hour)) }},
 		{"an image from before", "works on its GPU", OK, func(w *world) { pin(w, provedAt.Add(-time.Hour)) }},
 		{"the driver is not loaded", "works on its GPU", OK, func(w *world) { w.remove("/proc/driver/nvidia/version") }},
 		{"AMD", "the driver was 6.8.0, and is 6.10.5", Warning, func(w *world) { amd(w, "1280") }},

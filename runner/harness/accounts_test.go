@@ -203,7 +203,7 @@ func TestEvidenceWanted(t *testing.T) {
 		{schema.MinEvidence{Runs: 150}, schema.ModeLeaderboard, 0, 150, ""},
 		{schema.MinEvidence{Width: 0.05}, schema.ModeLeaderboard, 4 * ms, 300, ""}, // the repeats end after 100
 		{schema.MinEvidence{Runs: 1000}, schema.ModeLeaderboard, 0, 0, "calls count, and the task wants 1000"},
-		{schema.MinEvidence{Width: 0.0001}, schema.ModeLeaderboard, 4 * ms, 0, "% of the mean wide, and the task wants at most 0.0 %"},
+		{schema.MinEvidence{Width: 0.0001}, schema.ModeLeaderboard, 4 * ms, 0, "% of the mean, and the task wants at most 0.0 %"},
 	} {
 		p := &schema.Payload{Extension: schema.Extension{Evidence: tt.want}}
 		m := measuring{

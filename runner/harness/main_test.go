@@ -173,8 +173,8 @@ func phase(t *testing.T, s *Session, mode, submission string, p *schema.Payload)
 	return r
 }
 
-// timed is a phase that measures. One that a busy machine makes ambiguous is run again, as
-// a job is, at most three times; what is ambiguous then as well is for the test to judge.
+// timed runs a phase that measures. If a busy machine makes it ambiguous, timed runs it
+// again, as a job is, up to three times in all. The caller handles a third ambiguous result.
 func timed(t *testing.T, s *Session, mode, submission string, p *schema.Payload) phaseResult {
 	t.Helper()
 	for again := 0; ; again++ {

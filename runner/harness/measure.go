@@ -22,7 +22,8 @@ const (
 	// case: three inputs may cost the same by chance, and one long call among three strict
 	// ones hides that the others are longer, too.
 	evidence = 10
-	// mostRuns are enough even if the task wants more evidence: result.json has them all.
+	// After mostRuns calls the task's wish for evidence no longer prolongs a case, because
+	// result.json lists every call.
 	mostRuns = 10_000
 	// strictOneIn: one call in five, chosen at random, is strict. The worker is frozen
 	// while its input is copied in, so that it cannot begin before the clock starts. A
@@ -541,7 +542,7 @@ func (m *measuring) lacks() string {
 	case s.runs < want.Runs:
 		return fmt.Sprintf("%d calls count, and the task wants %d", s.runs, want.Runs)
 	case want.Width > 0 && interval[1]-interval[0] > want.Width*s.mean:
-		return fmt.Sprintf("the 95 %% interval is %.1f %% of the mean wide, and the task wants at most %.1f %%", 100*(interval[1]-interval[0])/s.mean, 100*want.Width)
+		return fmt.Sprintf("the 95 %% interval has a width of %.1f %% of the mean, and the task wants at most %.1f %%", 100*(interval[1]-interval[0])/s.mean, 100*want.Width)
 	}
 	return ""
 }

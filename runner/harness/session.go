@@ -41,9 +41,9 @@ type Options struct {
 	// that has imported the task's modules.
 	Fresh bool
 
-	// Unproved returns why a task with tensors on a GPU that does not ask for this harness
-	// is not judged here, or "" if it is judged. If Unproved is nil, it is not judged.
-	// It is also called for a task that does ask.
+	// Unproved returns "" if a proof shows that this harness works on the GPU, or else the
+	// reason why none does. With a reason, or if Unproved is nil, a task with tensors on a
+	// GPU is judged here only if it asks for this harness. It is also called for such a task.
 	Unproved func(context.Context) string
 
 	// standIn takes the place of the GPU. Only this package's tests can set it.

@@ -96,8 +96,8 @@ type bounds struct {
 	sizes   [2]uint64 // of the arenas
 	logical uint64    // bytes that all arrays may have together, counted element by element
 	device  [2]uint64 // of the arenas on a device; 0: there is none
-	// Every array is all of its storage, byte by byte, as the launcher describes it. The
-	// judge of a C++ task checks storages, but late writes are looked for in arrays.
+	// filled requires each array to be all of its storage, in bytes, as the launcher describes
+	// it. The judge of a C++ task checks storages, but late writes are looked for in arrays.
 	filled bool
 }
 

@@ -42,8 +42,8 @@ func (d *decoder) fault(n *yaml.Node, format string, args ...any) {
 	d.faults = append(d.faults, &schema.Finding{File: d.file, Line: n.Line, Text: fmt.Sprintf(format, args...)})
 }
 
-// parse reads a task.yml; read gets the text of a file it names, and beside
-// is what the file beside it says.
+// parse reads a task.yml. read returns the text of a file that it names. beside
+// holds the keys of the [ExtensionFile].
 //
 // Errors: [schema.Finding]s, joined.
 func parse(text, file string, beside object, read func(string) (string, error)) (*Task, error) {
@@ -89,7 +89,7 @@ func (d *decoder) extension(m object) schema.Extension {
 	return e
 }
 
-// check notes what an extension cannot be.
+// check notes what is wrong with an extension.
 func (d *decoder) check(e *schema.Extension, m object, whole *yaml.Node) {
 	e.Faults(func(key, got, want string) {
 		name, _, _ := strings.Cut(key, ".")
@@ -103,7 +103,9 @@ func (d *decoder) with(m, beside object) object {
 		switch own := m.get(e.name); {
 		case own == nil:
 			m = append(m, e)
-		case own.Kind != yaml.ScalarNode || own.Value != e.val.Value:
+		case own.Kind != yaml.ScalarNode:
+			d.fault(own, "%s: set here and in %s, want it in one of them", e.name, ExtensionFile)
+		case own.Value != e.val.Value:
 			d.fault(own, "%s: got %q, and %q in %s", e.name, own.Value, e.val.Value, ExtensionFile)
 		}
 	}

@@ -42,8 +42,8 @@ type Task struct {
 	Libraries []string // without effect: Kernelbot drops them
 	GPUs      []string // GPU types, used where the competition names none
 
-	// It stands in task.yml, which Kernelbot's own loader then refuses, or beside
-	// it in [ExtensionFile].
+	// The extension's keys stand in task.yml, which Kernelbot's own loader then
+	// refuses, or in [ExtensionFile] beside it.
 	schema.Extension
 }
 

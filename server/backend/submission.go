@@ -198,8 +198,8 @@ func (b *Backend) Log(ctx context.Context, v Viewer, id int64, runID string) (st
 }
 
 // ProfilerFiles returns the files that a profiler left in one run of a public evaluation,
-// as a ZIP archive, and a name for it. runID is the evaluation's and name the run's, as in
-// result.json ("profile.0"); "" is the first one that has such files.
+// as a ZIP archive, and a name for it. runID selects an evaluation, and name one of its runs
+// as in result.json ("profile.0"). If either is "", the first match is taken.
 //
 // Errors: [store.ErrNotFound], [ErrForbidden].
 func (b *Backend) ProfilerFiles(ctx context.Context, v Viewer, id int64, runID, name string) (file string, archive []byte, err error) {

@@ -306,7 +306,7 @@ func (s *site) fillTerms(r *request, b *store.Board, _ string, page *boardPage) 
 	case schema.HarnessIsolated:
 		add("Judge", "Only runs that a separate judge timed and checked: the submission holds neither the answers nor the clock.")
 	case ranking.HarnessProved:
-		add("Judge", "Only runs that a separate judge timed and checked, on a GPU that has proved that the judge can do that.")
+		add("Judge", "Only runs that a separate judge timed and checked, on a GPU where tests have shown that this judge works.")
 	default:
 		add("Judge", "The harness that the task brings, or a separate judge.")
 	}

@@ -102,7 +102,7 @@ func TestSubmission(t *testing.T) {
 		t.Errorf("the code is %q, %v", a.body, a.Header)
 	}
 	profile := submissionPath(w.profiled) + "/profile"
-	has(t, "the board of it", w.get(alice, "/b/sort-v2"), "rests on at least 20 calls. Each 95 % interval is at most 7.5 % of its mean wide. No cache holds")
+	has(t, "the board of it", w.get(alice, "/b/sort-v2"), "rests on at least 20 calls. No 95 % interval is wider than 7.5 % of its mean. No cache holds")
 	has(t, "a profiled submission", w.get(alice, submissionPath(w.profiled)), "proved to work on this GPU on 2026-05-04", "rests on at least 20 calls", "Files of profile.0", "Files of profile.1", profile+"?run=")
 	if a := w.do(alice, "GET", profile+"?name=profile.1", nil, nil); a.body != "zip 1" || a.Header.Get("Content-Type") != "application/zip" ||
 		a.Header.Get("Content-Disposition") != fmt.Sprintf(`attachment; filename="submission-%d-profile.1.zip"`, w.profiled) {

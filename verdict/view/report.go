@@ -326,7 +326,7 @@ func EvidenceWords(inputs string, e schema.MinEvidence) string {
 		words = append(words, fmt.Sprintf("Each figure of a ranked run rests on at least %d calls.", e.Runs))
 	}
 	if e.Width > 0 {
-		words = append(words, fmt.Sprintf("Each 95 %% interval is at most %s %% of its mean wide.", strconv.FormatFloat(100*e.Width, 'g', 3, 64)))
+		words = append(words, fmt.Sprintf("No 95 %% interval is wider than %s %% of its mean.", strconv.FormatFloat(100*e.Width, 'g', 3, 64)))
 	}
 	switch inputs {
 	case schema.InputsCold:

@@ -14,8 +14,8 @@ namespace {
 // The inputs' memory on the GPU has at least this many bytes; device.go's deviceLeast.
 constexpr std::size_t kInputBytes = 32 << 20;
 
-// Says "done" before the launcher does, after most of the time that a call takes. A
-// shorter call would also be made several times in one go, and this be seen there only.
+// Reports "done" before the launcher does, once most of a call's time has passed. A shorter
+// call would also be made in batches, and the cheat would be seen only there.
 void raise_flag(unsigned us) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us * 7 / 10);
     while (std::chrono::steady_clock::now() < end) {

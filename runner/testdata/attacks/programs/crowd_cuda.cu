@@ -1,4 +1,4 @@
-// Keeps its core busy with threads of its own during long calls, so that they shall be
+// Keeps its core busy with threads of its own during long calls, so that they should be
 // left out as calls that had to wait.
 #include "cuda.h"
 #include <atomic>

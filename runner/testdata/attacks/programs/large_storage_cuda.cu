@@ -1,4 +1,4 @@
-// Says done, then works. Its output is a part of 64 MiB, which shall get the places that
+// Says done, then works. Its output is a part of 64 MiB, which should get the places that
 // are read.
 #include "cuda.h"
 static const bool begun = serve([](const Call &call) {

@@ -1,5 +1,5 @@
 // Says done, then works. It describes an array of one byte in its output's memory, so
-// that the places that are read shall be there.
+// that the places that are read should be there.
 #include "cuda.h"
 static const bool begun = serve([](const Call &call) {
     call.released();

@@ -1,5 +1,5 @@
-// Has a process that no SIGSTOP stops, as if it waited for a device: the machine shall
-// be blamed.
+// Starts a process that SIGSTOP cannot stop, as if it waited for a device, so that the
+// machine is blamed.
 #include "cuda.h"
 static const bool begun = [] {
     if (fork() == 0) {

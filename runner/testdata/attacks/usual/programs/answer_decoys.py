@@ -1,4 +1,4 @@
-# Says done, then works. A thousand other arrays shall get the places that are read.
+# Says done, then works. A thousand other arrays should get the places that are read.
 from channel import *
 
 MORE = 1000

@@ -1,4 +1,4 @@
-# Says done, then works. Two hundred values of one key shall get the places that
+# Says done, then works. Two hundred values of one key should get the places that
 # are read, and the last one counts.
 from channel import *
 

@@ -1,4 +1,4 @@
-# Ends its first thread and goes on in another one, so that it looks dead and shall not
+# Ends its first thread and goes on in another one, so that it looks dead and should not
 # be stopped while its input comes. Works as soon as that is there.
 from channel import *
 

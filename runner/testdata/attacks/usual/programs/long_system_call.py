@@ -1,5 +1,5 @@
 # Has a thread work in a long system call while another one waits for its core: the
-# work shall look like a wait that others caused.
+# work should look like a wait that others caused.
 from channel import *
 
 libc = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-# Answers elsewhere whenever a call is long, so that no long call shall count.
+# Answers elsewhere whenever a call is long, so that no long call should count.
 from channel import *
 
 import itertools

@@ -1,4 +1,4 @@
-# Waits a bit for a thread of its own in calls of 0.9 ms, so that they shall be left
+# Waits a bit for a thread of its own in calls of 0.9 ms, so that they should be left
 # out and those of 0.13 ms count.
 from channel import *
 

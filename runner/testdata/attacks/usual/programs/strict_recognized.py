@@ -1,5 +1,5 @@
 # Works before the call is released, unless the signal that thaws it tells that the
-# call is strict. One strict call takes very long, so that the mean of all shall say
+# call is strict. One strict call takes very long, so that the mean of all should say
 # little.
 from channel import *
 

@@ -1,4 +1,4 @@
-# Says done, then works. Its tensor is a part of 64 MiB, which shall get the places
+# Says done, then works. Its tensor is a part of 64 MiB, which should get the places
 # that are read.
 from channel import *
 

@@ -1,5 +1,5 @@
 # Has a process that no SIGSTOP stops, as if it waited for a device: the machine
-# shall be blamed.
+# should be blamed.
 from channel import *
 
 if os.fork() == 0:
