@@ -93,7 +93,15 @@ func TestProved(t *testing.T) {
 
 // TestProveNative: without a compiler, C++ is not tried. A compiler that does not work, and
 // programs whose memory is not the GPU's, make a check fail.
-func TestProveNative(t *testing.T) {
+func TestProveNative(t *testing.T) { testProveNative(t, false) }
+
+// TestSlowProveNative tries compilers that compile.
+func TestSlowProveNative(t *testing.T) {
+	testenv.NeedSlow(t)
+	testProveNative(t, true)
+}
+
+func testProveNative(t *testing.T, compiles bool) {
 	tools, err := os.ReadFile("harness/testdata/native/prove_gpu.h")
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +118,9 @@ exec `, 1)
 		{"one that has no CUDA", standInNvcc, "", "", "error: cuda_runtime.h: No such file or directory"},
 		{"one that knows no GPU", hostTools, "ok compiler, FAIL channel: the inputs do not lie on the GPU", "", ""},
 	} {
+		if (tt.script == standInNvcc || tt.script == hostTools) != compiles {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			bare := t.TempDir() // with Python alone
 			if err := os.Symlink(testenv.Python(t), filepath.Join(bare, "python3")); err != nil {
