@@ -242,9 +242,10 @@ func native(t *testing.T, onHost, onDevice []nativeKind, measured bool) {
 	}
 }
 
-// TestColdInputs: the caches are flushed where the task asks for it, which takes longer
+// TestSlowColdInputs: the caches are flushed where the task asks for it, which takes longer
 // than to copy a small input.
-func TestColdInputs(t *testing.T) {
+func TestSlowColdInputs(t *testing.T) {
+	testenv.NeedSlow(t)
 	sessions := map[string]func(t *testing.T, inputs string) *Session{
 		"Python": func(t *testing.T, inputs string) *Session {
 			p := addPayload(right, ints("n", 64, "seed", 1))
