@@ -137,9 +137,20 @@ func extensionText(e schema.Extension) string {
 	return string(data)
 }
 
+// extensionFrom is what [extensionText] wrote.
+func extensionFrom(text string) (e schema.Extension, err error) {
+	if !strings.HasPrefix(text, "{") {
+		return schema.Extension{Harness: text}, nil
+	}
+	if err = json.Unmarshal([]byte(text), &e); err != nil {
+		err = fmt.Errorf("decoding the task's extension: %w", err)
+	}
+	return e, err
+}
+
 // taskFrom is the task that [taskColumn] wrote, or Kernelbot; extension is what its
-// column has no keys for, as [extensionText] wrote it. Description, templates and GPU types stand elsewhere. Keys
-// that a row lacks have Kernelbot's defaults, as older rows do.
+// column has no keys for, as [extensionText] wrote it. Description, templates and GPU
+// types stand elsewhere. Keys that a row lacks have Kernelbot's defaults, as older rows do.
 //
 // Errors: the key whose value cannot be used; none quotes a value.
 func taskFrom(column, extension string) (*task.Task, error) {
@@ -155,10 +166,9 @@ func taskFrom(column, extension string) (*task.Task, error) {
 		RankedTimeout:    r.timeout("ranked_timeout", m.get("ranked_timeout")),
 		RankingBy:        schema.RankLast,
 	}
-	if t.Harness = extension; strings.HasPrefix(extension, "{") {
-		if err := json.Unmarshal([]byte(extension), &t.Extension); err != nil {
-			return nil, fmt.Errorf("decoding the task's extension: %w", err)
-		}
+	var err error
+	if t.Extension, err = extensionFrom(extension); err != nil {
+		return nil, err
 	}
 	for _, f := range r.object("files", m.get("files")) {
 		file := task.File{Name: f.name, Text: r.text("files", f.value)}

@@ -147,23 +147,6 @@ func (w *world) override(command, setting, from, to string) {
 	w.programs[command] = strings.Replace(w.programs[command], from, to, 1) + "DropInPaths=" + file + "\n"
 }
 
-// provedAt is when the slot's GPU was proved.
-var provedAt = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-
-// prove writes the proof of the slot's GPU, with a change.
-func (w *world) prove(change func(*schema.Proof)) {
-	w.t.Helper()
-	p := schema.Proof{Time: provedAt, UUID: uuid, Driver: "580.95.05", Checks: []schema.ProofCheck{
-		{Lang: schema.LangPython, Name: "channel", OK: true}, {Lang: schema.LangCUDA, Name: "channel", OK: true},
-	}}
-	change(&p)
-	b, err := json.Marshal(&p)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.write(node.ProofsDir+"/"+p.UUID+".json", string(b))
-}
-
 func (w *world) path(name string) string { return filepath.Join(w.root, name) }
 
 func (w *world) write(name, body string) {

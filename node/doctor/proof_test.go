@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,25 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// TestProof: doctor says what a proof shows, which checks failed, what is no longer as it
-// was when the GPU was proved, and why it looks for none.
+// provedAt is when the slot's GPU was proved.
+var provedAt = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+// prove writes the proof of the slot's GPU, with a change.
+func (w *world) prove(change func(*schema.Proof)) {
+	w.t.Helper()
+	p := schema.Proof{Time: provedAt, UUID: uuid, Driver: "580.95.05", Checks: []schema.ProofCheck{
+		{Lang: schema.LangPython, Name: "channel", OK: true}, {Lang: schema.LangCUDA, Name: "channel", OK: true},
+	}}
+	change(&p)
+	b, err := json.Marshal(&p)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write(node.ProofsDir+"/"+p.UUID+".json", string(b))
+}
+
+// TestProof: doctor says what a proof shows and which checks failed, what has changed since
+// the GPU was proved, and why it does not look for a proof.
 func TestProof(t *testing.T) {
 	pin := func(w *world, at time.Time) {
 		pins, err := yaml.Marshal(node.Pins{Version: 1, Images: map[string]node.Pin{"runner:1": {ID: "sha256:1", At: at}}})

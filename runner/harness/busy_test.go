@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,23 +56,13 @@ func load(t *testing.T, n int) {
 
 // crowds are threads or processes of the submission that keep core 0 busy during its long
 // calls. The kernel runs on core 0 then, too, and has to wait for them.
-var crowds = map[string]string{
-	"threads": `
-crowd = threading.Event()
-text = bytes(1 << 22)
-
-
-def helper():
-    os.sched_setaffinity(0, {0})
-    while True:
-        crowd.wait()
-        hashlib.sha256(text)
-
-
-for _ in range(4):
-    threading.Thread(target=helper, daemon=True).start()
-`,
-	"processes": `
+func crowds(t *testing.T) map[string]string {
+	_, threads, _ := strings.Cut(fileText(t, corpus, "usual/programs/crowd_threads.py"), "from channel import *\n")
+	threads, _, found := strings.Cut(threads, "def custom_kernel")
+	if !found {
+		t.Fatal("crowd_threads.py has no kernel behind its threads")
+	}
+	return map[string]string{"threads": threads, "processes": `
 import mmap
 shared = mmap.mmap(-1, 4096)
 
@@ -90,7 +81,7 @@ for _ in range(4):
         while True:
             if not shared[0]:
                 time.sleep(0.0005)
-`,
+`}
 }
 
 // A figure is what the work is on average, on a busy machine and for inputs of unequal
@@ -110,7 +101,7 @@ func TestSlowBusyMachines(t *testing.T) {
 		{"2 ms", honest(2*time.Millisecond, 2*time.Millisecond), 2 * time.Millisecond, false},
 		{"0.2 ms", honest(short, short), short, false},
 	}
-	for name, text := range crowds {
+	for name, text := range crowds(t) {
 		kernels = append(kernels, kernel{name, kernelText(long, short, text, slow, fast), (long + short) / 2, true})
 	}
 	for _, n := range []int{0, 10} {

@@ -16,12 +16,7 @@ import (
 func TestSlowAttacksOnDevices(t *testing.T) {
 	testenv.NeedSlow(t)
 	const takes = 3e6 // nanoseconds of each program's work
-	const corpus = "../testdata/attacks"
-	file := func(path ...string) string {
-		data, err := os.ReadFile(filepath.Join(path...))
-		must(t, err)
-		return string(data)
-	}
+	file := func(path ...string) string { return fileText(t, path...) }
 	for _, tt := range []struct{ name, outcome string }{
 		{"torch_large_storage", schema.OutcomeForged},
 		{"torch_places_seen", schema.OutcomePassed},
@@ -80,4 +75,13 @@ func TestSlowAttacksOnDevices(t *testing.T) {
 			}
 		})
 	}
+}
+
+const corpus = "../testdata/attacks"
+
+func fileText(t *testing.T, path ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(path...))
+	must(t, err)
+	return string(data)
 }

@@ -502,8 +502,10 @@ func (m *measuring) enough(took time.Duration) bool {
 	if len(list) < minRuns || len(m.strict) < m.leastStrict() {
 		return took > m.most // a busy machine gets more time
 	}
-	if m.lacks() != "" && len(m.fast)+len(m.strict) < mostRuns {
-		return took > m.most
+	if want := m.wanted(); want != (schema.MinEvidence{}) && len(m.fast)+len(m.strict) < mostRuns {
+		if samples, _ := m.samples(); figuresOf(samples).lacks(want) != "" {
+			return took > m.most
+		}
 	}
 	if took > m.wall {
 		return true
@@ -529,22 +531,12 @@ func (m *measuring) samples() (list []float64, strictOnes bool) {
 	return fast, false
 }
 
-// lacks says what the task wants of a ranked figure that this one does not have yet, ""
-// for nothing.
-func (m *measuring) lacks() string {
-	if m.r.p.Mode != schema.ModeLeaderboard || m.r.s.o.Payload.Evidence == (schema.MinEvidence{}) {
-		return ""
+// wanted is the evidence that the task wants of a ranked figure.
+func (m *measuring) wanted() schema.MinEvidence {
+	if m.r.p.Mode != schema.ModeLeaderboard {
+		return schema.MinEvidence{}
 	}
-	want := m.r.s.o.Payload.Evidence
-	samples, _ := m.samples()
-	s := figuresOf(samples)
-	switch interval := s.interval(); {
-	case s.runs < want.Runs:
-		return fmt.Sprintf("%d calls count, and the task wants %d", s.runs, want.Runs)
-	case want.Width > 0 && interval[1]-interval[0] > want.Width*s.mean:
-		return fmt.Sprintf("the 95 %% interval has a width of %.1f %% of the mean, and the task wants at most %.1f %%", 100*(interval[1]-interval[0])/s.mean, 100*want.Width)
-	}
-	return ""
+	return m.r.s.o.Payload.Evidence
 }
 
 // exact reports whether the spread of the calls is small enough to end the case.
@@ -580,7 +572,7 @@ func (m *measuring) finish() (stats, error) {
 	if doubt := m.excess(byStrict); doubt > 0 {
 		return stats{}, &ambiguousError{doubt: doubt}
 	}
-	if lacks := m.lacks(); lacks != "" {
+	if lacks := s.lacks(m.wanted()); lacks != "" {
 		return stats{}, &ambiguousError{lacks: lacks}
 	}
 	m.batched.enter(&measured, withMoved(m.fast, m.movedFast))

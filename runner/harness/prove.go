@@ -58,9 +58,7 @@ func Prove(ctx context.Context, o Options) (*schema.Proof, error) {
 		}
 		limit, cases := schema.Seconds(cmp.Or(k.limit, proofLimit)), proofCases(us...)
 		if s.native() { // all kernels are in one library
-			for i := range cases {
-				cases[i] = append(cases[i], schema.Param{Name: "check", Value: schema.StringValue(k.name)})
-			}
+			cases = nativeProofCases(k.name, us...)
 		}
 		o.Payload.TestTimeout, o.Payload.BenchmarkTimeout, o.Payload.Tests, o.Payload.Benchmarks = limit, limit, cases, cases
 		outcome, words, run, err := s.judged(ctx, mode, k.text)
@@ -124,6 +122,15 @@ func proofCases(us ...int) (cases []schema.Case) {
 	return cases
 }
 
+// nativeProofCases also name the check that the kernel of prove.cu is to do.
+func nativeProofCases(check string, us ...int) []schema.Case {
+	cases := proofCases(us...)
+	for i := range cases {
+		cases[i] = append(cases[i], schema.Param{Name: "check", Value: schema.StringValue(check)})
+	}
+	return cases
+}
+
 // proofPayload is a task with tensors on the GPU.
 func proofPayload(s standIn) *schema.Payload {
 	reference := proofReference
@@ -142,7 +149,7 @@ func proofPayload(s standIn) *schema.Payload {
 func NativeProof() *schema.Payload { return nativeProof(nativeFile("prove_gpu.h")) }
 
 func nativeProof(tools string) *schema.Payload {
-	tests := schema.Case{{Name: "us", Value: schema.IntValue(10)}, {Name: "seed", Value: schema.IntValue(1)}, {Name: "check", Value: schema.StringValue("")}}
+	cases := nativeProofCases("", 10)
 	return &schema.Payload{
 		Lang: schema.LangCUDA, Mode: schema.ModeTest, Extension: schema.Extension{Harness: schema.HarnessIsolated}, RankingBy: schema.RankGeom,
 		Sources: schema.Files{
@@ -150,7 +157,7 @@ func nativeProof(tools string) *schema.Payload {
 			{Name: plan.TaskHeader, Text: nativeFile("prove_task.h")},
 			{Name: plan.ReferenceCUDA, Text: nativeFile("prove_reference.cuh")},
 		},
-		Tests: []schema.Case{tests}, Benchmarks: []schema.Case{tests},
+		Tests: cases, Benchmarks: cases,
 	}
 }
 

@@ -1,8 +1,11 @@
 package harness
 
 import (
+	"fmt"
 	"math"
 	"slices"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // stats are Kernelbot's figures of a list of times, in nanoseconds.
@@ -41,6 +44,19 @@ func (s stats) interval() [2]float64 {
 	return [2]float64{s.mean - half, s.mean + half}
 }
 
+// lacks says what a figure needs that this one does not have, "" for nothing.
+func (s stats) lacks(want schema.MinEvidence) string {
+	interval := s.interval()
+	width := interval[1] - interval[0]
+	switch {
+	case s.runs < want.Runs:
+		return fmt.Sprintf("%d calls count, and the task wants %d", s.runs, want.Runs)
+	case want.Width > 0 && width > want.Width*s.mean:
+		return fmt.Sprintf("the 95 %% interval has a width of %.1f %% of the mean, and the task wants at most %.1f %%", 100*width/s.mean, 100*want.Width)
+	}
+	return ""
+}
+
 // student95 is the 97.5th percentile of Student's distribution.
 func student95(freedom int) float64 {
 	table := []float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086}
@@ -54,8 +70,8 @@ func student95(freedom int) float64 {
 }
 
 // withMoved adds to counted calls those that answered elsewhere and took longer than
-// the average. The submission decides where it answers: it gains nothing by a short
-// call that nobody could look at in time, and hides no long one.
+// the average. The submission decides where it answers. A short call there, whose output
+// could not be looked at in time, gains nothing, and a long call is not hidden.
 func withMoved(counted, moved []float64) []float64 {
 	mean := figuresOf(counted).mean
 	counted = slices.Clip(counted) // the caller's stays as it is

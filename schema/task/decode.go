@@ -18,8 +18,8 @@ import (
 
 // keys of the document and of its parts, as Kernelbot takes them.
 var (
-	taskKeys      = []string{"files", "lang", "config", "description", "templates", "tests", "benchmarks", "test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "multi_gpu", "seed", "libraries", "gpus", "harness", "inputs", "evidence"}
-	extensionKeys = taskKeys[len(taskKeys)-3:]
+	taskKeys      = append([]string{"files", "lang", "config", "description", "templates", "tests", "benchmarks", "test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "multi_gpu", "seed", "libraries", "gpus"}, extensionKeys...)
+	extensionKeys = []string{"harness", "inputs", "evidence"}
 	evidenceKeys  = []string{"runs", "width"}
 	fileKeys      = []string{"name", "source"}
 	pythonKeys    = []string{"main"}

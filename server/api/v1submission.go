@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"reflect"
 	"time"
@@ -175,10 +174,7 @@ func readLog(c *call, id int64) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.header("Content-Type", "text/plain; charset=utf-8")
-	c.header("X-Content-Type-Options", "nosniff")
-	c.header("Cache-Control", "no-store")
-	io.WriteString(c.w, text)
+	c.send("text/plain; charset=utf-8", []byte(text))
 	return nil, nil
 }
 
@@ -187,11 +183,16 @@ func readProfile(c *call, id int64) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.header("Content-Type", "application/zip")
+	c.send("application/zip", archive)
+	return nil, nil
+}
+
+// send answers with something other than JSON, which no browser shows as a page.
+func (c *call) send(contentType string, body []byte) {
+	c.header("Content-Type", contentType)
 	c.header("X-Content-Type-Options", "nosniff")
 	c.header("Cache-Control", "no-store")
-	_, _ = c.w.Write(archive) // the client may have left
-	return nil, nil
+	_, _ = c.w.Write(body) // the client may have left
 }
 
 type reportsJSON struct {

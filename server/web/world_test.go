@@ -22,7 +22,7 @@ import (
 type world struct {
 	*rig
 	right, wrong, waiting, running, others, test, profiled int64
-	code                                                   string // an invite that nobody has claimed
+	code                                                   string // an invite that is not claimed yet
 }
 
 var names = []string{"alice", "bob", "Grace Hopper", "warp_divergence", "tensorcore42", "毛利", "smem_bank", "løkken", "k3rnel", "occupancy", "ada", "fp8-or-bust", "Łukasz", "mallory"}

@@ -32,6 +32,11 @@ def slow(data):
     return added(data)
 
 
+def slow_tensors(data):
+    work()
+    return data[0] + data[1]
+
+
 def custom_kernel(data):
     return slow(data)
 

@@ -4,10 +4,7 @@ from channel import *
 
 first = f"/proc/self/task/{os.getpid()}/stat"
 
-
-def custom_kernel(data):
-    work()
-    return data[0] + data[1]
+custom_kernel = slow_tensors
 
 
 def go_on():

@@ -5,10 +5,7 @@ from channel import *
 
 strict, longest = False, 0.2
 
-
-def custom_kernel(data):
-    work()
-    return data[0] + data[1]
+custom_kernel = slow_tensors
 
 
 def thawed(*args):

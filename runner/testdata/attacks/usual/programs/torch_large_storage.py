@@ -6,10 +6,7 @@ import torch
 
 BIG = 64 << 20
 
-
-def custom_kernel(data):
-    work()
-    return data[0] + data[1]
+custom_kernel = slow_tensors
 
 
 def call(sequence, raw):
