@@ -110,7 +110,7 @@ func (e *evaluation) proveNative(ctx context.Context, o harness.Options) (*schem
 	}
 	compiled := schema.ProofCheck{
 		Lang: schema.LangCUDA, Name: "compiler", OK: true, Text: r.p.Compiler + " has compiled judge, launcher and kernels",
-		Seconds: time.Since(begun).Round(10 * time.Millisecond).Seconds(),
+		Seconds: float64(time.Since(begun).Milliseconds()) / 1000,
 	}
 	o.Python, o.Programs = "", e.build.programs
 	proof, err := harness.Prove(ctx, o)

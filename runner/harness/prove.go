@@ -34,7 +34,7 @@ func Prove(ctx context.Context, o Options) (*schema.Proof, error) {
 	begun := time.Now()
 	note := func(name string, ok bool, format string, args ...any) {
 		proof.Checks = append(proof.Checks, schema.ProofCheck{
-			Lang: o.Payload.Lang, Name: name, OK: ok, Seconds: time.Since(begun).Round(10 * time.Millisecond).Seconds(), Text: text.Line(fmt.Sprintf(format, args...), 500),
+			Lang: o.Payload.Lang, Name: name, OK: ok, Seconds: float64(time.Since(begun).Milliseconds()) / 1000, Text: text.Line(fmt.Sprintf(format, args...), 500),
 		})
 		begun = time.Now()
 	}
