@@ -154,6 +154,9 @@ func (b *Backend) Delete(ctx context.Context, v Viewer, id int64) error {
 	if err != nil {
 		return err
 	}
+	if p.Hacked && !v.Admin {
+		return fmt.Errorf("submission %d is marked as hacked: only an admin deletes it: %w", id, ErrForbidden)
+	}
 	if counts := time.Until(p.Time.Add(time.Hour)); !v.Admin && counts > 0 {
 		limits, err := b.o.Store.Limits(ctx, p.Board)
 		if err != nil {
@@ -299,6 +302,9 @@ func (r *Request) direct() error {
 
 // accept stores a submission and says that there is work.
 func (b *Backend) accept(ctx context.Context, in store.Submission) (*store.Accepted, error) {
+	if err := b.serves(in.GPU); err != nil {
+		return nil, err
+	}
 	if in.Time.IsZero() {
 		in.Time = time.Now()
 	}
