@@ -35,7 +35,7 @@ func TestLimits(t *testing.T) {
 		in := submission("sort", "H100", "7")
 		in.Mode = schema.ModeTest
 		_, err := s.Accept(ctx, in)
-		refusal(t, err, OverLimit, "0 of 0")
+		refusal(t, err, Invalid, "board sort takes no test submissions")
 		for _, wrong := range [][]Limit{
 			{{Category: "profile", PerHour: 1}}, {{Category: schema.ModeTest, PerHour: -1}}, {{Category: schema.ModeTest, PerHour: 1e6 + 1}},
 			{{GPU: "T4", Category: schema.ModeTest}}, {{Category: schema.ModeTest, PerHour: 1}, {Category: schema.ModeTest, PerHour: 1}},
@@ -54,5 +54,16 @@ func TestLimits(t *testing.T) {
 		if l := (Limit{GPU: "H100", Category: "test", PerHour: 5}); l.String() != "test@H100=5" {
 			t.Errorf("String = %s", l)
 		}
+	})
+}
+
+// The GPU types of a closed board are for those who may see it.
+func TestRefusalTellsNoGPUTypes(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		b := testBoard("sort")
+		b.Visibility = Closed
+		save(t, s, b)
+		_, err := s.Accept(context.Background(), submission("sort", "T4", "7"))
+		refusal(t, err, NotInvited, "is closed")
 	})
 }

@@ -222,10 +222,17 @@ func TestWhoSeesWhat(t *testing.T) {
 		if _, err := r.Submission(ctx, bob, id); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("while it waits others see %v, want ErrNotFound", err)
 		}
-		servertest.Evaluate(t, r.s, nil)
+		servertest.Evaluate(t, r.s, func(p store.PlannedRun) *schema.Result {
+			result := servertest.Result(p.Mode, true, 1000)
+			result.System.Hostname = "rack-17"
+			return result
+		})
 		own, err := r.Submission(ctx, ann, id)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if strings.Contains(string(own.Reports[0].Raw), "rack-17") || own.Reports[0].Result.System.Hostname != "" || own.Job.Heartbeat.Second() != 0 {
+			t.Errorf("its owner sees the machine's name, or when the secret run ended: %v", own.Job.Heartbeat)
 		}
 		if own.Wait != nil || len(own.Reports) != 1 || len(own.Runs) != 6 || own.Runs[0].Meta == nil {
 			t.Errorf("its owner sees %d reports, %d runs, want 1, 6, with what they printed", len(own.Reports), len(own.Runs))
@@ -236,7 +243,7 @@ func TestWhoSeesWhat(t *testing.T) {
 			}
 		}
 		full, err := r.Submission(ctx, admin, id)
-		if err != nil || full.Own || full.Runs[5].Score == nil || !full.Runs[5].Secret {
+		if err != nil || !strings.Contains(string(full.Reports[0].Raw), "rack-17") || full.Own || full.Runs[5].Score == nil || !full.Runs[5].Secret {
 			t.Errorf("an admin sees %+v, %v, want the secret score", full, err)
 		}
 		for _, v := range []backend.Viewer{nobody, bob} {

@@ -45,11 +45,21 @@ func (b *Backend) Submission(ctx context.Context, v Viewer, id int64) (*Submissi
 		return b.redactForOthers(ctx, v, s)
 	}
 	s.ShowCode = true
-	if !v.Admin {
-		blur(p.Runs)
-	}
 	if s.Reports, err = b.o.Store.Reports(ctx, id); err != nil {
 		return nil, err
+	}
+	if !v.Admin {
+		blur(p)
+		for i := range s.Reports { // the name of a vendor's machine is not for submitters
+			r := &s.Reports[i]
+			if r.Result.System.Hostname == "" {
+				continue
+			}
+			r.Result.System.Hostname = ""
+			if r.Raw, err = r.Result.Encode(); err != nil {
+				return nil, fmt.Errorf("the report of run %s: %w", r.RunID, err)
+			}
+		}
 	}
 	if len(p.Open) > 0 {
 		wait, waits, err := b.o.Queue.Wait(ctx, id)
@@ -88,13 +98,14 @@ func (b *Backend) redactForOthers(ctx context.Context, v Viewer, s *Submission) 
 }
 
 // blur hides how long secret runs took, and with what score. Who polls still sees
-// about when they ended.
-func blur(runs []store.PolledRun) {
-	for i := range runs {
-		if r := &runs[i]; r.Secret {
+// about when they ended. The heartbeat is that of their end, too.
+func blur(p *store.Polled) {
+	for i := range p.Runs {
+		if r := &p.Runs[i]; r.Secret {
 			r.Score = nil
 			r.End = r.End.Truncate(time.Minute)
 			r.Start = r.End
+			p.Job.Heartbeat = p.Job.Heartbeat.Truncate(time.Minute)
 		}
 	}
 }
