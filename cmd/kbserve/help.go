@@ -218,7 +218,9 @@ exits with 1 when it finds something:
   standings       they are not what the runs say, see kbserve db check
   silence         runs finish, and Buildkite's events do not come any more
   machines        a GPU type of an open board that no agent serves; asked with
-                  BUILDKITE_API_TOKEN (scope read_agents)`,
+                  BUILDKITE_API_TOKEN (scope read_agents)
+  database        it does not answer
+  buildkite       its API does not answer`,
 		Example: "kbserve doctor --age 2h",
 	},
 	"selftest": {
