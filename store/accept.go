@@ -167,7 +167,7 @@ func (t *tx) limits(board int64, in *Submission) {
 			if limit.gpu != "" {
 				on = " on " + limit.gpu
 			}
-			t.refuse(Invalid, "board %s takes no %s submissions%s", in.Board, kind, on)
+			t.fail(&Refusal{Why: OverLimit, RetryAfter: time.Hour, Text: fmt.Sprintf("limit reached: board %s takes no %s submissions%s", in.Board, kind, on)})
 			return
 		}
 		wait := time.Hour

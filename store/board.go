@@ -299,7 +299,7 @@ func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submi
 		t.lockWhole(id)
 		t.get(dest{&submissions}, `SELECT count(*) FROM lb.submission WHERE leaderboard_id = $1`, id)
 		if submissions > 0 && !force {
-			t.fail(fmt.Errorf("it has submissions: %d", submissions))
+			t.refuse(Invalid, "deleting board %s: it has submissions: %d", text.Quote(name), submissions)
 		}
 		t.deleteBoard(id)
 		t.tell(Signal{Kind: SignalBoard, ID: name})

@@ -35,7 +35,7 @@ func TestLimits(t *testing.T) {
 		in := submission("sort", "H100", "7")
 		in.Mode = schema.ModeTest
 		_, err := s.Accept(ctx, in)
-		refusal(t, err, Invalid, "board sort takes no test submissions")
+		refusal(t, err, OverLimit, "limit reached: board sort takes no test submissions")
 		for _, wrong := range [][]Limit{
 			{{Category: "profile", PerHour: 1}}, {{Category: schema.ModeTest, PerHour: -1}}, {{Category: schema.ModeTest, PerHour: 1e6 + 1}},
 			{{GPU: "T4", Category: schema.ModeTest}}, {{Category: schema.ModeTest, PerHour: 1}, {Category: schema.ModeTest, PerHour: 1}},

@@ -34,7 +34,7 @@ var errDryRun = errors.New("dry run")
 // them or none. What a board leaves empty keeps its value. Without Force, files,
 // config, lang and benchmarks of a board that has submissions stay as they are.
 //
-// Errors: every fault of every board, joined.
+// Errors: [*Refusal] with Invalid, which lists every fault of every board.
 func (s *Store) SaveBoards(ctx context.Context, boards []Board, opts SaveOptions) (changes []Change, err error) {
 	var faults []error
 	for i := range boards {
@@ -46,14 +46,16 @@ func (s *Store) SaveBoards(ctx context.Context, boards []Board, opts SaveOptions
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
-		return nil, err
+		return nil, NewRefusal(Invalid, "%v", err)
 	}
 	err = s.change(ctx, "saving boards", func(t *tx) {
 		changes = nil
 		for i := range boards {
 			c := t.saveBoard(&boards[i], opts)
+			if refused, ok := errors.AsType[*Refusal](t.err); ok {
+				t.err = NewRefusal(refused.Why, "board %s: %s", text.Quote(boards[i].Name), refused.Text)
+			}
 			if t.err != nil {
-				t.err = fmt.Errorf("board %s: %w", text.Quote(boards[i].Name), t.err)
 				return
 			}
 			changes = append(changes, c)
@@ -74,9 +76,9 @@ func (t *tx) saveBoard(b *Board, opts SaveOptions) Change {
 	found := t.find(dest{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name)
 	switch {
 	case !found && b.Task == nil:
-		t.fail(errors.New("task: want one"))
+		t.refuse(Invalid, "task: want one")
 	case found && opts.New:
-		t.fail(errors.New("it exists"))
+		t.refuse(Invalid, "it exists")
 	case !found:
 		c.What = "created"
 		id = t.insertBoard(b)
@@ -128,7 +130,7 @@ func (t *tx) updateBoard(id int64, b *Board, force bool) (parts []Edit) {
 		}
 		used := value[bool](t, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id)
 		if used && len(hard) > 0 && !force {
-			t.fail(fmt.Errorf("%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", ")))
+			t.refuse(Invalid, "%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", "))
 		}
 		column = wanted
 		for _, key := range append(hard, soft...) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/competition"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/identity"
 	"github.com/gpu-mode/kbgen/store"
@@ -35,6 +36,8 @@ type Options struct {
 
 	// Next answers what is none of these routes: the pages. nil: not found.
 	Next http.Handler
+
+	GitHub string // where repositories of competitions are downloaded from; "": competition.GitHub
 
 	// Limit holds each user, and each address that nobody has logged in from, to a
 	// rate; nil: none.
@@ -76,7 +79,7 @@ type api struct {
 // New makes the handler. [httpx.Wrap] belongs around it.
 func New(o Options) http.Handler {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	o.Beat = cmp.Or(o.Beat, 15*time.Second)
+	o.Beat, o.GitHub = cmp.Or(o.Beat, 15*time.Second), cmp.Or(o.GitHub, competition.GitHub)
 	a := &api{o: o, mux: http.NewServeMux(), streams: map[string]int{}}
 	for _, r := range a.routes() {
 		a.mux.HandleFunc(r.pattern, a.handler(r))
@@ -176,7 +179,7 @@ func (a *api) handler(rt route) http.HandlerFunc {
 		httpx.Note(r.Context(), rt.pattern, "")
 		if !rt.stream {
 			limit := maxTime
-			if rt.upload {
+			if rt.upload || rt.large {
 				limit = uploadTime
 			}
 			ctx, stop := context.WithTimeout(r.Context(), limit)
@@ -188,7 +191,7 @@ func (a *api) handler(rt route) http.HandlerFunc {
 			rc.SetWriteDeadline(deadline.Add(5 * time.Second))
 		}
 		limit := int64(maxBody)
-		if rt.upload {
+		if rt.upload || rt.large {
 			limit = maxUpload
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
@@ -314,6 +317,7 @@ type route struct {
 	needs   need
 	query   []param
 	upload  bool         // the body is a form with a file
+	large   bool         // the body may be as large as that
 	body    reflect.Type // of JSON; nil: none
 	answer  reflect.Type // of JSON; nil: a stream or text
 	media   string       // of the answer, when it is no JSON

@@ -271,7 +271,7 @@ func TestPopcornAdmin(t *testing.T) {
 			}
 		}
 		var refusal *popcorn.Refusal
-		for _, path := range []string{"/admin/leaderboards", "/admin/update-problems", "/admin/export-hf"} {
+		for _, path := range []string{"/admin/leaderboards", "/admin/export-hf"} {
 			if _, err := ann.Admin(ctx, "POST", path, map[string]string{}); !errors.As(err, &refusal) || refusal.Status != http.StatusNotImplemented || !strings.Contains(refusal.Detail, "kbserve ") {
 				t.Errorf("%s: %v, want 501 and what to do instead", path, err)
 			}
@@ -307,7 +307,10 @@ func TestAdminSubmitsLate(t *testing.T) {
 func TestManySubmitAtOnce(t *testing.T) {
 	both(t, func(t *testing.T, r *rig) {
 		ctx := context.Background()
-		limited := func(b *store.Board) error { b.Limits = []store.Limit{{Category: schema.ModeTest, PerHour: 3}}; return nil }
+		limited := func(b *store.Board) error {
+			b.Limits = []store.Limit{{Category: schema.ModeTest, PerHour: 3}}
+			return nil
+		}
 		if _, err := r.s.SetBoard(ctx, "sort", limited, store.SetOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/competition"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -28,15 +29,16 @@ func popcornAdminRoutes() []route {
 		{pattern: "GET /admin/leaderboards/{board}/rate-limits", about: "List a board's limits.", answer: reflect.TypeFor[rateLimitsJSON](), do: adminRateLimits},
 		{pattern: "PUT /admin/leaderboards/{board}/rate-limits", about: "Set one of a board's limits.", body: reflect.TypeFor[rateLimitJSON](), answer: reflect.TypeFor[rateLimitSetJSON](), do: adminSetRateLimit},
 		{pattern: "DELETE /admin/leaderboards/{board}/rate-limits/{category}", about: "Remove one of a board's limits.", answer: reflect.TypeFor[rateLimitGoneJSON](), do: adminDeleteRateLimit},
+		{pattern: "POST /admin/update-problems", about: "Create and change the boards of a GitHub repository's competitions, all of them or none.", body: reflect.TypeFor[updateRequestJSON](), answer: reflect.TypeFor[updatedJSON](), do: withBody(updateProblems)},
 		{pattern: "POST /admin/invites", about: "Make invites to closed boards.", body: reflect.TypeFor[inviteRequestJSON](), answer: reflect.TypeFor[invitesMadeJSON](), do: withBody(adminMakeInvites)},
 		{pattern: "GET /admin/leaderboards/{board}/invites", about: "List the invites to a board.", answer: reflect.TypeFor[boardInvitesJSON](), do: adminInvites},
 		{pattern: "DELETE /admin/invites/{code}", about: "Take an invite back.", answer: reflect.TypeFor[inviteRevokedJSON](), do: adminRevoke},
 		{pattern: "POST /admin/ban/{user}", about: "Stop a user from submitting.", answer: reflect.TypeFor[bannedJSON](), do: func(c *call) (any, error) { return ban(c, true) }},
 		{pattern: "DELETE /admin/ban/{user}", about: "Let a user submit again.", answer: reflect.TypeFor[bannedJSON](), do: func(c *call) (any, error) { return ban(c, false) }},
 	}
-	// What Kernelbot does with its own disk or with others' servers is done here with
-	// kbserve, by who runs it.
-	for pattern, instead := range map[string]string{"POST /admin/leaderboards": "kbserve board create", "POST /admin/update-problems": "kbserve board sync", "POST /admin/export-hf": "kbserve db export"} {
+	// What Kernelbot does with files on its own disk, or sends to other servers, is done with
+	// kbserve's commands.
+	for pattern, instead := range map[string]string{"POST /admin/leaderboards": "kbserve board create, or PUT /api/v1/admin/boards/NAME", "POST /admin/export-hf": "kbserve db export"} {
 		admins = append(admins, route{pattern: pattern, about: "Not done here: " + instead + ".", status: http.StatusNotImplemented, answer: reflect.TypeFor[httpx.Problem](),
 			do: func(*call) (any, error) {
 				return nil, &refusal{http.StatusNotImplemented, "this is done on the server: " + instead}
@@ -149,6 +151,43 @@ func adminBoardSubmissions(c *call) (any, error) {
 	}
 	all, err := c.back().Mine(c.ctx(), c.viewer(), store.Query{Board: c.board(), Limit: limit, Offset: offset})
 	return boardSubmissionsJSON{"ok", c.board(), limit, offset, mapped(all, func(l store.Listed) int64 { return l.ID })}, err
+}
+
+type updateRequestJSON struct {
+	Repository string `json:"repository,omitempty"`  // owner/name; gpu-mode/reference-kernels
+	Branch     string `json:"branch,omitempty"`      // main
+	ProblemSet string `json:"problem_set,omitempty"` // of problems/NAME.yaml; empty: all
+	Force      bool   `json:"force,omitempty"`       // also what makes earlier results incomparable
+	Visibility string `json:"visibility,omitempty"`  // public or closed; empty: as it is, or as the file says
+}
+
+type updatedJSON struct {
+	Status  string   `json:"status"` // ok
+	Created []string `json:"created"`
+	Updated []string `json:"updated"`
+	Skipped []any    `json:"skipped"` // empty: nothing is skipped, the whole request is refused
+	Errors  []any    `json:"errors"`  // empty, for the same reason
+}
+
+func updateProblems(c *call, in updateRequestJSON) (any, error) {
+	boards, err := competition.Download(c.ctx(), c.api.o.GitHub, cmp.Or(in.Repository, "gpu-mode/reference-kernels"), cmp.Or(in.Branch, "main"), in.ProblemSet)
+	if err != nil {
+		return nil, err
+	}
+	for i := range boards {
+		boards[i].Visibility = cmp.Or(in.Visibility, boards[i].Visibility)
+	}
+	changes, err := c.admin.SaveBoards(c.ctx(), boards, store.SaveOptions{Force: in.Force, By: store.Author{Reason: "update-problems"}})
+	out := updatedJSON{Status: "ok", Created: []string{}, Updated: []string{}, Skipped: []any{}, Errors: []any{}}
+	for _, change := range changes {
+		switch change.What {
+		case "created":
+			out.Created = append(out.Created, change.Board)
+		case "changed":
+			out.Updated = append(out.Updated, change.Board)
+		}
+	}
+	return out, err
 }
 
 type visibilityJSON struct {

@@ -1,8 +1,12 @@
 package api
 
 import (
+	"errors"
+	"testing/fstest"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/task"
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -144,6 +148,68 @@ type boardEditJSON struct {
 	Reason      string       `json:"reason,omitempty"` // for the board's history
 }
 
+// A BoardRequest makes a board, or gives one another task. What is left out stays as
+// it is.
+type boardRequestJSON struct {
+	Deadline   *time.Time        `json:"deadline,omitempty"`   // a new board needs one
+	GPUs       []string          `json:"gpus,omitempty"`       // empty: the task's
+	Visibility string            `json:"visibility,omitempty"` // public or closed
+	Files      map[string]string `json:"files"`                // the task's directory: task.yml and what it names
+	Force      bool              `json:"force,omitempty"`      // also what makes earlier results incomparable
+	Reason     string            `json:"reason,omitempty"`     // for the board's history
+}
+
+func putBoard(c *call, in boardRequestJSON) (any, error) {
+	files := fstest.MapFS{}
+	for name, content := range in.Files {
+		files[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	t, err := task.Load(files, ".")
+	if err != nil {
+		return nil, store.NewRefusal(store.Invalid, "files: %s", text.Line(err.Error(), 1000))
+	}
+	b := store.Board{Name: c.board(), Description: t.Description, GPUs: in.GPUs, Task: t, Visibility: in.Visibility}
+	if len(b.GPUs) == 0 {
+		b.GPUs = t.GPUs
+	}
+	if err := c.admin.Serves(b.GPUs); err != nil {
+		return nil, err
+	}
+	switch there, err := c.back().Board(c.ctx(), c.viewer(), b.Name); {
+	case in.Deadline != nil:
+		b.Deadline = *in.Deadline
+	case errors.Is(err, store.ErrNotFound):
+		return nil, store.NewRefusal(store.Invalid, "deadline: want one for a new board")
+	case err != nil:
+		return nil, err
+	default:
+		b.Deadline = there.Deadline
+	}
+	changes, err := c.admin.SaveBoards(c.ctx(), []store.Board{b}, store.SaveOptions{Force: in.Force, By: store.Author{Reason: in.Reason}})
+	if err != nil {
+		return nil, err
+	}
+	return boardSavedJSON{changes[0].What, editsOf(changes[0].Parts)}, nil
+}
+
+type boardSavedJSON struct {
+	What    string     `json:"what"` // created, changed or unchanged
+	Changes []editJSON `json:"changes"`
+}
+
+func editsOf(parts []store.Edit) []editJSON {
+	return mapped(parts, func(e store.Edit) editJSON { return editJSON(e) })
+}
+
+func removeBoard(c *call) (any, error) {
+	force, err := c.yes("force")
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.admin.DeleteBoard(c.ctx(), c.board(), force)
+	return done(c, err)
+}
+
 type boardEditedJSON struct {
 	Changes []editJSON `json:"changes"`
 }
@@ -173,7 +239,7 @@ func editBoard(c *call, in boardEditJSON) (any, error) {
 		}
 		return nil
 	}, store.SetOptions{By: store.Author{Reason: in.Reason}, JudgeLate: in.JudgeLate})
-	return boardEditedJSON{mapped(change.Parts, func(e store.Edit) editJSON { return editJSON(e) })}, err
+	return boardEditedJSON{editsOf(change.Parts)}, err
 }
 
 // set puts a value that a request has in the place of the one there is.

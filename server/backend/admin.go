@@ -66,6 +66,25 @@ func (a *Admin) Rejudge(ctx context.Context, board string, which store.Rejudging
 	return planned, err
 }
 
+// SaveBoards creates and changes boards, see [store.Store.SaveBoards]. The history
+// names the admin.
+//
+// Errors: [*store.Refusal] for boards that cannot be.
+func (a *Admin) SaveBoards(ctx context.Context, boards []store.Board, opts store.SaveOptions) ([]store.Change, error) {
+	opts.By.Name = a.name()
+	return a.Store.SaveBoards(ctx, boards, opts)
+}
+
+// Serves returns a [*store.Refusal] for a GPU type that evaluates no submissions.
+func (a *Admin) Serves(gpus []string) error {
+	for _, gpu := range gpus {
+		if err := a.b.serves(gpu); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // name is the admin's, as the history of a board shows it.
 func (a *Admin) name() string { return cmp.Or(a.v.Name, a.v.ID, "admin token") }
 

@@ -42,6 +42,13 @@ func Read(name string) ([]store.Board, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parse(name, data, func(directory string) (*task.Task, error) {
+		return task.LoadDir(filepath.Join(filepath.Dir(name), directory))
+	})
+}
+
+// parse reads a competition's file, and its tasks with load.
+func parse(name string, data []byte, load func(directory string) (*task.Task, error)) ([]store.Board, error) {
 	var c competition
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
@@ -67,7 +74,7 @@ func Read(name string) ([]store.Board, error) {
 			faults = append(faults, fmt.Errorf("%s: directory: want the task's folder", at))
 			continue
 		}
-		t, err := task.LoadDir(filepath.Join(filepath.Dir(name), p.Directory))
+		t, err := load(p.Directory)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", at, err))
 			continue

@@ -17,7 +17,7 @@ import (
 
 // Options say where to look.
 type Options struct {
-	Store    *store.Store     // nil: Fault is why it could not be opened
+	Store    *store.Store // nil: Fault is why it could not be opened
 	Fault    error
 	Launcher *launcher.Client // nil: agents are not looked at
 	Fleet    pipelines.Table
