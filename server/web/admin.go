@@ -172,7 +172,7 @@ func administer(r *request, a *backend.Admin) (said string, codes []string, err 
 		n, err := a.Rejudge(ctx, board)
 		return format.Count(n, "submission") + " of " + name(board) + " will be judged once more.", nil, err
 	case "close":
-		return name(board) + " is closed.", nil, a.CloseBoard(ctx, strings.ToLower(board), time.Now())
+		return name(board) + " has ended.", nil, a.CloseBoard(ctx, strings.ToLower(board), time.Now())
 	case "invite":
 		n, err := strconv.Atoi(r.PostFormValue("n"))
 		if err != nil {

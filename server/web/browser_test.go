@@ -112,6 +112,9 @@ func pagesInABrowser(t *testing.T, looks map[int64][]string) {
 				}
 				grounds[scheme] = browsertest.Ask[string](b.Tab, "getComputedStyle(document.body).backgroundColor")
 				b.keep(look)
+				if border := browsertest.Ask[string](b.Tab, `getComputedStyle(document.querySelector("main")).borderTopStyle`); border != "none" {
+					t.Errorf("%s: main has the border of a block of code: %s", look, border)
+				}
 				if page.name == "error" {
 					b.forget() // that the page is an error
 				}

@@ -41,7 +41,7 @@ func lacks(t *testing.T, what, page string, texts ...string) {
 func TestStart(t *testing.T) {
 	w := newWorld(t)
 	page := w.get("", "/")
-	has(t, "the start page", page, "matmul", "sort-v2", "closes in 9 days", "Nobody yet", "2 running, 10 waiting", "Grace Hopper")
+	has(t, "the start page", page, "matmul", "sort-v2", "ends in 9 days", "Nobody yet", "2 running, 10 waiting", "Grace Hopper")
 	lacks(t, "the start page for everybody", page, "secret-lab")
 	has(t, "the start page of somebody with an invite", w.get(alice, "/"), "secret-lab", "with an invite")
 	order := []string{">sort-v2<", ">matmul<", ">conv2d<"}
@@ -66,7 +66,7 @@ func TestBoard(t *testing.T) {
 	has(t, "a board that nobody ranks on", w.get("", "/b/matmul/MI300"), "The first place is free", "Nothing runs on", "No vendor serves this queue yet.")
 	has(t, "a board that is busy", w.get("", "/b/matmul/B200"), "2 running, 10 waiting; a new one begins in about 13 minutes.")
 	has(t, "the board without a GPU type", w.get("", "/b/matmul"), "Ranking <span class=\"quiet\">on <bdi>B200")
-	has(t, "a board that has closed", w.get("", "/b/conv2d"), "closed 3 days")
+	has(t, "a board that has ended", w.get("", "/b/conv2d"), "ended 3 days")
 	for _, path := range []string{"/b/nothing", "/b/matmul/T4", "/b/secret-lab", "/b/secret-lab/B200", "/b/matmul/H100?page=2", "/templates/matmul/9", "/templates/secret-lab/0"} {
 		if a := w.do(bob, "GET", path, nil, nil); a.StatusCode != http.StatusNotFound {
 			t.Errorf("GET %s: %d, want 404", path, a.StatusCode)
@@ -94,7 +94,7 @@ func TestSubmission(t *testing.T) {
 	lacks(t, "a submission that is done", own, "http-equiv", "data-events", "/cancel")
 
 	foreign := w.get(alice, submissionPath(w.others))
-	has(t, "somebody else's submission", foreign, "Ranks on", "11.103", "Whoever is logged in sees it once the board has closed")
+	has(t, "somebody else's submission", foreign, "Ranks on", "11.103", "Whoever is logged in sees it once the board has ended")
 	lacks(t, "somebody else's submission", foreign, "canary_code_of_bob", "Run again", "benchmark.1", "/log")
 	has(t, "an admin's view of it", w.get(boss, submissionPath(w.others)), "canary_code_of_bob", "Mark as hacked", "Verify")
 	has(t, "the log", w.get(alice, submissionPath(w.right)+"/log"), "+++ Evaluating matmul")
@@ -221,7 +221,7 @@ func TestAdmin(t *testing.T) {
 	act("2 invites to secret-lab", url.Values{"do": {"invite"}, "board": {"secret-lab"}, "n": {"2"}})
 	has(t, "the list of invites", w.get(boss, "/admin?invites=secret-lab"), w.code, "Revoke")
 	act("The invite is gone", url.Values{"do": {"revoke"}, "code": {w.code}})
-	act("sort-v2 is closed", url.Values{"do": {"close"}, "board": {"sort-v2"}})
+	act("sort-v2 has ended", url.Values{"do": {"close"}, "board": {"sort-v2"}})
 	for _, form := range []url.Values{{"do": {"nonsense"}}, {"do": {"invite"}, "board": {"secret-lab"}, "n": {"many"}}, {"do": {"ban"}, "user": {"4711"}}} {
 		if a := w.post(boss, "/admin", "/admin", form); a.StatusCode < 400 || a.StatusCode >= 500 {
 			t.Errorf("%v: %d, want a refusal", form, a.StatusCode)
