@@ -342,3 +342,16 @@ func TestLogIn(t *testing.T) {
 	}
 	has(t, "an empty competition", w.get("", "/"), "There is no board yet")
 }
+
+// The page of a log-in link, and what it says of a used one, look like the other pages.
+func TestPagesOfLinks(t *testing.T) {
+	w := newRig(t)
+	w.login(alice, "alice")
+	html := http.Header{"Accept": {"text/html"}}
+	link := w.do("", "GET", "/auth/link?token="+w.cookies[alice], nil, html)
+	has(t, "the page of a link", link.body, "<title>Log in? · Kernel Games</title>", `<header class="top">`, `href="/assets/style.`, "Log in as alice?", `<button class="primary">Log in</button>`)
+	if policy := link.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "style-src 'self';") || strings.Contains(policy, "unsafe") {
+		t.Errorf("the policy of the page of a link is %q", policy)
+	}
+	has(t, "the page of a used link", w.do("", "GET", "/auth/link?token=x", nil, html).body, `<header class="top">`, "This link was used, or is older than ten minutes; ask for another.")
+}

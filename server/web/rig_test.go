@@ -189,7 +189,7 @@ func rigOn(t testing.TB, file string) *rig {
 	r.server = httptest.NewUnstartedServer(nil)
 	public := "http://" + r.server.Listener.Addr().String()
 	log := slog.New(slog.NewTextHandler(r.log, nil))
-	who, err := identity.New(identity.Options{Store: s, Signing: bytes.Repeat([]byte{7}, 32), PublicURL: public, Admins: []string{boss}, Log: log,
+	who, err := identity.New(identity.Options{Store: s, Signing: bytes.Repeat([]byte{7}, 32), PublicURL: public, Admins: []string{boss}, Enclose: Enclose("Kernel Games"), Log: log,
 		Providers: []identity.Provider{{Name: "github", ClientID: "id", ClientSecret: "canary-client-secret"}, {Name: "discord", ClientID: "id", ClientSecret: "canary-client-secret"}}})
 	if err != nil {
 		t.Fatal(err)
