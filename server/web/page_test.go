@@ -244,7 +244,7 @@ func TestSubmit(t *testing.T) {
 	if a.StatusCode != 303 {
 		t.Fatalf("submitting: %d\n%.2000s", a.StatusCode, a.body)
 	}
-	has(t, "what was submitted", w.get(alice, a.Header.Get("Location")), "mine.py", "B200", "return data")
+	has(t, "what was submitted", w.get(alice, a.Header.Get("Location")), "mine.py", "B200", "return</span> data")
 	for _, c := range []struct {
 		what, board, file, code string
 		fields                  map[string]string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"net/http"
 	"net/url"
@@ -38,7 +39,7 @@ type submissionPage struct {
 	Error             string             // of the whole submission
 	Verdicts          []ranking.Decision // that are shown
 	Reports           []report
-	Lines             []string // of its code
+	Lines             []template.HTML // of its code
 	CodeCut           bool
 	NoCode            string
 	Acts              bool           // the viewer may act upon it
@@ -206,7 +207,7 @@ func (p *submissionPage) fillCode(sub *backend.Submission, board *store.Board) {
 		}
 		return
 	}
-	lines := strings.Split(strings.TrimSuffix(text.Lines(sub.Code), "\n"), "\n")
+	lines := highlight(strings.TrimSuffix(text.Lines(sub.Code), "\n"), sub.FileName)
 	if p.CodeCut = len(lines) > maxLines; p.CodeCut {
 		lines = lines[:maxLines]
 	}
