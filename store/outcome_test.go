@@ -3,9 +3,12 @@ package store
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/database/migrations"
 )
 
 // A submission has the outcome of its runs: the public one first, and of a secret one only
@@ -108,6 +111,43 @@ func TestOutcomeOfASubmission(t *testing.T) {
 		}
 		if p, err := s.Poll(ctx, 2); err != nil || p.Progress() != schema.OutcomeWrong {
 			t.Errorf("Kernelbot's rows: %q, %v; want wrong", p.Progress(), err)
+		}
+	})
+}
+
+// Migration 9 corrects the stored reason of a submission whose public run failed, too.
+func TestMigrationCorrectsReasons(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		save(t, s, testBoard("sort"))
+		for _, user := range []string{"7", "8"} {
+			if _, err := s.Accept(ctx, submission("sort", "H100", user)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		evaluate(t, s, func(p PlannedRun) *schema.Result { return result(p.Submission == 2 && !p.Secret, 5) })
+		if _, err := s.db.Exec(ctx, s.db.Write, `UPDATE own.verdict SET reason = 'secret run failed'`); err != nil { // as older versions wrote them
+			t.Fatal(err)
+		}
+		folder := map[database.Kind]string{database.SQLite: "sqlite", database.Postgres: "postgres"}[s.db.Kind]
+		file, err := migrations.FS.ReadFile(folder + "/00009_result_outcome.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, update, found := strings.Cut(string(file), "DEFAULT '';")
+		if !found {
+			t.Fatalf("no statement behind the new column in %s", file)
+		}
+		if _, err := s.db.Write.ExecContext(ctx, update); err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range map[int64]string{1: "public run failed", 2: "secret run failed"} {
+			if p, err := s.Poll(ctx, id); err != nil || p.Verdicts[0].Reason != want {
+				t.Errorf("submission %d: reason = %q, %v; want %q", id, p.Verdicts[0].Reason, err, want)
+			}
+		}
+		if faults, err := s.Check(ctx); err != nil || len(faults) > 0 {
+			t.Errorf("Check = %q, %v; want no differences", faults, err)
 		}
 	})
 }
