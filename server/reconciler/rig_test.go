@@ -158,7 +158,6 @@ func (r *rig) await(kind EventKind) {
 	}
 }
 
-// job returns a submission's status and words, and whether it is done.
 // outcome is the name of a submission's outcome.
 func (r *rig) outcome(id int64) string {
 	r.t.Helper()
@@ -169,6 +168,7 @@ func (r *rig) outcome(id int64) string {
 	return p.Progress()
 }
 
+// job returns a submission's status and words, and whether it is done.
 func (r *rig) job(id int64) (status, why string, done bool) {
 	r.t.Helper()
 	p, err := r.s.Poll(context.Background(), id)
