@@ -125,13 +125,13 @@ func (t *tx) admit(in *Submission) (board int64, late bool) {
 	var deadline time.Time
 	var visibility string
 	t.get(dest{&deadline, &visibility}, `SELECT deadline, visibility FROM lb.leaderboard WHERE id = $1`, board)
-	if gpus := t.gpus(board); !slices.Contains(gpus, in.GPU) {
-		t.refuse(UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))
-	}
 	if visibility != Public && !in.AnyTime {
 		if !value[bool](t, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board) {
 			t.refuse(NotInvited, "board %s is closed, and you have no invite to it", in.Board)
 		}
+	}
+	if gpus := t.gpus(board); !slices.Contains(gpus, in.GPU) {
+		t.refuse(UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))
 	}
 	if late = in.Time.After(deadline); late && !in.AnyTime {
 		t.refuse(AfterDeadline, "the deadline of board %s was %s", in.Board, deadline.Format(time.RFC3339))
@@ -161,6 +161,14 @@ func (t *tx) limits(board int64, in *Submission) {
 			in.UserID, board, kind, hour, limit.gpu)
 		if count < most {
 			continue
+		}
+		if most == 0 {
+			on := ""
+			if limit.gpu != "" {
+				on = " on " + limit.gpu
+			}
+			t.refuse(Invalid, "board %s takes no %s submissions%s", in.Board, kind, on)
+			return
 		}
 		wait := time.Hour
 		if count > 0 {

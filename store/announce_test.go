@@ -79,7 +79,8 @@ func TestAnnounce(t *testing.T) {
 		save(t, s, closed)
 		rank("sort", "H100", "1", 100)
 		expect("what is closed", "sort", "")
-		save(t, s, testBoard("sort"))
+		closed.Visibility = Public
+		save(t, s, closed)
 		expect("opening it", "sort", "")
 		last := rank("sort", "H100", "3", 50)
 		for gpu, want := range map[string]bool{"H100": true, "B200": false} {

@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,9 +30,9 @@ type Board struct {
 	Deadline    time.Time
 	Description string
 	GPUs        []string // GPU types, sorted when read
-	Visibility  string   // "" is Public
+	Visibility  string   // "" leaves what is there; Public for a new board
 
-	Task   *task.Task      // nil when listed
+	Task   *task.Task      // nil leaves what is there, of Description too; nil when listed
 	Policy *ranking.Policy // nil leaves what is there
 	Limits []Limit         // nil leaves what is there; nil when listed
 
@@ -61,8 +63,20 @@ type Limit struct {
 // A Change is what [Store.SaveBoards] does to one board.
 type Change struct {
 	Board string
-	What  string   // created, changed or unchanged
-	Parts []string // what differs
+	What  string // created, changed or unchanged
+	Parts []Edit // of a board that was changed
+}
+
+// An Edit is one setting of a board that was changed. Old and New are "" for what
+// is too long to show, as the task's files are.
+type Edit struct{ Field, Old, New string }
+
+// String is "deadline: 2026-12-31T00:00:00Z → 2027-01-31T00:00:00Z".
+func (e Edit) String() string {
+	if e.Old == "" && e.New == "" {
+		return e.Field
+	}
+	return fmt.Sprintf("%s: %s → %s", e.Field, cmp.Or(e.Old, "none"), cmp.Or(e.New, "none"))
 }
 
 var boardName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
@@ -95,9 +109,6 @@ func (b *Board) check() error {
 	if strings.ContainsRune(b.Description, 0) || len(b.Description) > 1<<20 {
 		fault("description: want at most 1 MiB without U+0000")
 	}
-	if b.Task == nil {
-		fault("task: want one")
-	}
 	if p := b.Policy; p != nil {
 		if p.Harness != "" && p.Harness != schema.HarnessIsolated && p.Harness != ranking.HarnessProved {
 			fault("harness: got %s, want %s, %s or none", text.Quote(p.Harness), schema.HarnessIsolated, ranking.HarnessProved)
@@ -106,9 +117,12 @@ func (b *Board) check() error {
 			fault("sandbox: got %s, want one of %s", text.Quote(p.Sandbox), strings.Join(schema.SandboxLevels(), ", "))
 		}
 	}
-	for _, l := range b.Limits {
+	for i, l := range b.Limits {
 		if why := l.fault(b.GPUs); why != "" {
 			fault("limit %s: %s", l, why)
+		}
+		if slices.ContainsFunc(b.Limits[:i], func(o Limit) bool { return o.GPU == l.GPU && o.Category == l.Category }) {
+			fault("limit %s: it is there twice", l)
 		}
 	}
 	return errors.Join(faults...)
@@ -187,17 +201,92 @@ func (t *tx) gpus(board int64) []string {
 	return gpus
 }
 
-// CloseBoard ends a board: its deadline is at, if it is not earlier anyway.
+// A SetOptions says how [Store.SetBoard] changes a board.
+type SetOptions struct {
+	By Author
+
+	// JudgeLate makes submissions late or not by the board's new deadline. Without it,
+	// they stay what they were when they came.
+	JudgeLate bool
+}
+
+// SetBoard changes a board's settings. It calls edit, maybe more than once, with
+// the settings as they are and without task, and saves what edit has made of them. The
+// ranking follows in the same transaction.
+//
+// Errors: [ErrNotFound]; [*Refusal] with Invalid; edit's.
+func (s *Store) SetBoard(ctx context.Context, name string, edit func(*Board) error, opts SetOptions) (c Change, err error) {
+	err = s.change(ctx, "changing board "+text.Quote(text.Shorten(name, 100)), func(t *tx) {
+		b := Board{Name: name, ID: t.named(name)}
+		t.get(dest{&b.Deadline, &b.Description, &b.Visibility}, `SELECT deadline, description, visibility FROM lb.leaderboard WHERE id = $1 {lock but for references}`, b.ID)
+		if opts.JudgeLate {
+			t.lockOwners(b.ID) // before the board's own row, as all who judge do
+		}
+		b.GPUs, b.Limits = t.gpus(b.ID), t.readLimits(b.ID)
+		set := t.settings(b.ID)
+		b.Policy, b.ShowCode, b.Reuse = &set.Policy, set.ShowCode, set.Reuse
+		if t.err != nil {
+			return
+		}
+		if t.err = edit(&b); t.err != nil {
+			return
+		}
+		if b.Visibility == "" || b.ShowCode == "" {
+			t.refuse(Invalid, "board %s: visibility or show code: got none, want a value", text.Quote(name))
+		}
+		if err := b.check(); err != nil {
+			t.refuse(Invalid, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		c = t.saveBoard(&b, SaveOptions{By: opts.By})
+		if opts.JudgeLate {
+			c.Parts = append(c.Parts, t.judgeLate(b.ID, opts.By)...)
+		}
+	})
+	return c, err
+}
+
+// judgeLate makes the submissions of a board late or not by its deadline.
+func (t *tx) judgeLate(board int64, by Author) (parts []Edit) {
+	ids := values[int64](t, `SELECT s.id FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN own.accepted a ON a.submission_id = s.id
+		WHERE l.id = $1 AND a.late <> (s.submission_time > l.deadline) ORDER BY s.id`, board)
+	if len(ids) == 0 {
+		return nil
+	}
+	for _, id := range ids {
+		t.exec(`UPDATE own.accepted SET late = NOT late WHERE submission_id = $1`, id)
+		t.judge(id)
+	}
+	parts = []Edit{{"late", "by the deadline when they came", fmt.Sprintf("by the new deadline, submissions: %d", len(ids))}}
+	t.record(board, parts, by)
+	return parts
+}
+
+// A BoardChange is one line of a board's history.
+type BoardChange struct {
+	Time time.Time
+	Author
+	Edit
+}
+
+// record adds lines to a board's history.
+func (t *tx) record(board int64, edits []Edit, by Author) {
+	now := t.now()
+	for _, e := range edits {
+		t.exec(`INSERT INTO own.board_change (leaderboard_id, changed_at, author, reason, field, old, new) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			board, now, text.Line(by.Name, 100), text.Line(by.Reason, maxError), e.Field, text.Line(e.Old, 2000), text.Line(e.New, 2000))
+	}
+}
+
+// BoardChanges lists how a board's settings changed, the latest first, at most 200.
 //
 // Errors: [ErrNotFound].
-func (s *Store) CloseBoard(ctx context.Context, name string, at time.Time) error {
-	return s.change(ctx, "closing board "+text.Quote(name), func(t *tx) {
-		n := t.exec(`UPDATE lb.leaderboard SET deadline = CASE WHEN deadline < $2 THEN deadline ELSE $2 END WHERE name = $1`, name, at)
-		if n == 0 {
-			t.fail(ErrNotFound)
-		}
-		t.tell(Signal{Kind: SignalBoard, ID: name})
+func (s *Store) BoardChanges(ctx context.Context, board string) (all []BoardChange, err error) {
+	err = s.snapshot(ctx, "reading the changes of board "+text.Quote(text.Shorten(board, 100)), func(t *tx) {
+		var c BoardChange
+		t.each(dest{&c.Time, &c.Author.Name, &c.Reason, &c.Field, &c.Old, &c.New}, func() { all = append(all, c) },
+			`SELECT changed_at, author, reason, field, old, new FROM own.board_change WHERE leaderboard_id = $1 ORDER BY id DESC LIMIT 200`, t.named(board))
 	})
+	return all, err
 }
 
 // DeleteBoard removes a board, with force also one that has submissions, and them
@@ -230,24 +319,15 @@ func (t *tx) deleteBoard(id int64) {
 	}
 }
 
-// SetLimits puts these limits in the place of all that a board has.
-//
-// Errors: [ErrNotFound]; [*Refusal] with Invalid or UnknownGPU.
-func (s *Store) SetLimits(ctx context.Context, board string, limits []Limit) error {
-	return s.change(ctx, "setting the limits of board "+text.Quote(board), func(t *tx) {
-		id := t.named(board)
-		gpus := t.gpus(id)
-		for i, l := range limits {
-			if why := l.fault(gpus); why != "" {
-				t.refuse(Invalid, "limit %s: %s", l, why)
-			}
-			if slices.ContainsFunc(limits[:i], func(o Limit) bool { return o.GPU == l.GPU && o.Category == l.Category }) {
-				t.refuse(Invalid, "limit %s: it is there twice", l)
-			}
-		}
-		t.saveLimits(id, limits)
-		t.tell(Signal{Kind: SignalBoard, ID: board})
-	})
+// ParseLimit reads category=N or category@GPU=N, as test=6 or test@H100=6.
+func ParseLimit(s string) (Limit, error) {
+	what, number, _ := strings.Cut(s, "=")
+	category, gpu, _ := strings.Cut(what, "@")
+	n, err := strconv.Atoi(number)
+	if err != nil || category != schema.ModeTest && category != schema.ModeLeaderboard {
+		return Limit{}, fmt.Errorf("got %s, want test=N, leaderboard=N, test@GPU=N or leaderboard@GPU=N", text.Quote(text.Shorten(s, 100)))
+	}
+	return Limit{GPU: gpu, Category: category, PerHour: n}, nil
 }
 
 // String is the limit as `kbserve limits` takes it: test=6, or test@H100=6.

@@ -23,7 +23,7 @@ func TestSaveBoards(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return changes[0].What + " " + strings.Join(changes[0].Parts, ",")
+			return changes[0].What + " " + fields(changes[0], ",")
 		}
 		if got := saved(SaveOptions{DryRun: true}, b); got != "created " || count(t, s, "lb.leaderboard") != 0 {
 			t.Errorf("a dry run says %q and leaves %d boards", got, count(t, s, "lb.leaderboard"))
@@ -70,7 +70,7 @@ func TestSaveBoards(t *testing.T) {
 			t.Errorf("%d boards after a refusal, want 1", n)
 		}
 		b.Policy = &ranking.Policy{Harness: schema.HarnessIsolated}
-		if got := saved(SaveOptions{Force: true}, b); got != "changed files,policy" {
+		if got := saved(SaveOptions{Force: true}, b); got != "changed files,harness" {
 			t.Errorf("SaveBoards says %q", got)
 		}
 		if page, _, err := s.Page(ctx, "sort", "H100", 0, 0); err != nil || len(page) != 0 {
@@ -90,10 +90,7 @@ func TestSaveBoards(t *testing.T) {
 			t.Errorf("Boards = %+v, %v", boards, err)
 		}
 		now := time.Now().Truncate(time.Second).UTC()
-		if err := s.CloseBoard(ctx, "sort", now); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.CloseBoard(ctx, "sort", now.Add(time.Hour)); err != nil {
+		if _, err := s.SetBoard(ctx, "sort", func(b *Board) error { b.Deadline = now; return nil }, SetOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if boards, err = s.Boards(ctx); err != nil || !boards[0].Deadline.Equal(now) {
@@ -116,11 +113,109 @@ func TestSaveBoards(t *testing.T) {
 	})
 }
 
+func fields(c Change, separator string) string {
+	var names []string
+	for _, e := range c.Parts {
+		names = append(names, e.Field)
+	}
+	return strings.Join(names, separator)
+}
+
+// SaveBoards keeps what a competition file does not mention, such as who sees a board.
+func TestSavedBoardStaysClosed(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		b := testBoard("sort")
+		b.Visibility = Closed
+		save(t, s, b)
+		b.Visibility, b.Deadline = "", b.Deadline.Add(time.Hour)
+		changes, err := s.SaveBoards(ctx, []Board{b}, SaveOptions{By: Author{"command line", "one hour more"}})
+		if err != nil || fields(changes[0], " ") != "deadline" {
+			t.Errorf("SaveBoards = %v, %v, want a new deadline alone", changes, err)
+		}
+		if got, err := s.Board(ctx, "sort"); err != nil || got.Visibility != Closed || !got.Deadline.Equal(b.Deadline.Truncate(time.Microsecond)) {
+			t.Errorf("the board is %+v, %v, want it closed, with the new deadline", got, err)
+		}
+		if _, err := s.SaveBoards(ctx, []Board{{Name: "new", Deadline: b.Deadline, GPUs: b.GPUs}}, SaveOptions{}); err == nil || !strings.Contains(err.Error(), "task: want one") {
+			t.Errorf("a new board without a task: %v", err)
+		}
+	})
+}
+
+func TestSetBoard(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		b := testBoard("sort")
+		b.Task.Harness = schema.HarnessIsolated
+		save(t, s, b)
+		late := submission("sort", "H100", "7")
+		late.AnyTime, late.Time = true, b.Deadline.Add(30*time.Minute)
+		for _, in := range []Submission{late, submission("sort", "H100", "8")} {
+			if _, err := s.Accept(ctx, in); err != nil {
+				t.Fatal(err)
+			}
+		}
+		evaluate(t, s, func(PlannedRun) *schema.Result { return result(true, 9) })
+		ranked := func() int {
+			page, _, err := s.Page(ctx, "sort", "H100", 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(page)
+		}
+		set := func(opts SetOptions, edit func(b *Board)) string {
+			t.Helper()
+			c, err := s.SetBoard(ctx, "sort", func(b *Board) error { edit(b); return nil }, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fields(c, " ")
+		}
+		later := func(b *Board) { b.Deadline = b.Deadline.Add(time.Hour) }
+		if got := set(SetOptions{}, later); got != "deadline" || ranked() != 1 {
+			t.Errorf("a later deadline changes %q, and %d rank, want the late one left out", got, ranked())
+		}
+		if got := set(SetOptions{JudgeLate: true, By: Author{"boss", "the queue was long"}}, later); got != "deadline late" || ranked() != 2 {
+			t.Errorf("a later deadline for what is there changes %q, and %d rank, want 2", got, ranked())
+		}
+		earlier := func(b *Board) { b.Deadline = time.Now().Add(-24 * time.Hour) }
+		if got := set(SetOptions{JudgeLate: true}, earlier); got != "deadline late" || ranked() != 0 {
+			t.Errorf("an earlier deadline for what is there changes %q, and %d rank, want none", got, ranked())
+		}
+		if got := set(SetOptions{}, func(b *Board) {
+			b.Visibility, b.ShowCode, b.Reuse, b.GPUs, b.Policy.Ties, b.Limits = Closed, CodeNever, true, []string{"H100"}, true, []Limit{{Category: schema.ModeTest, PerHour: 3}}
+		}); got != "visibility gpus limits ties show_code reuse" {
+			t.Errorf("SetBoard changes %q", got)
+		}
+		if got := set(SetOptions{}, func(*Board) {}); got != "" {
+			t.Errorf("SetBoard without a change changes %q", got)
+		}
+		if got, err := s.Board(ctx, "sort"); err != nil || got.Visibility != Closed || !got.Reuse || !got.Policy.Ties || len(got.GPUs) != 1 || got.Task.Harness != schema.HarnessIsolated || len(got.Task.Templates) != 1 || got.Description != "a board" {
+			t.Errorf("the board is %+v, %v", got, err)
+		}
+		history, err := s.BoardChanges(ctx, "sort")
+		if err != nil || len(history) != 11 || history[0].String() != "reuse: false → true" || history[8].Author != (Author{"boss", "the queue was long"}) || history[8].Field != "late" {
+			t.Errorf("BoardChanges = %+v, %v", history, err)
+		}
+		_, err = s.SetBoard(ctx, "sort", func(b *Board) error { b.GPUs, b.Visibility = nil, "secret"; return nil }, SetOptions{})
+		refusal(t, err, Invalid, "GPU types: got none")
+		if _, err := s.SetBoard(ctx, "none", func(*Board) error { return nil }, SetOptions{}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("SetBoard of no board: %v", err)
+		}
+		if after, err := s.BoardChanges(ctx, "sort"); err != nil || len(after) != len(history) {
+			t.Errorf("a refused change is recorded: %+v, %v", after, err)
+		}
+		if faults, err := s.Check(ctx); err != nil || len(faults) > 0 {
+			t.Errorf("Check says %q, %v", faults, err)
+		}
+	})
+}
+
 func TestBoardsThatAreRefused(t *testing.T) {
 	for _, edit := range []func(*Board){
 		func(b *Board) { b.Name = "Sort" }, func(b *Board) { b.Name = "a/b" }, func(b *Board) { b.Name = "" },
 		func(b *Board) { b.Deadline = time.Time{} }, func(b *Board) { b.GPUs = nil }, func(b *Board) { b.GPUs = []string{"A", "A"} },
-		func(b *Board) { b.GPUs = []string{"A/B"} }, func(b *Board) { b.Visibility = "secret" }, func(b *Board) { b.Task = nil },
+		func(b *Board) { b.GPUs = []string{"A/B"} }, func(b *Board) { b.Visibility = "secret" },
 		func(b *Board) { b.Description = "\x00" }, func(b *Board) { b.Policy = &ranking.Policy{Harness: "legacy"} }, func(b *Board) { b.Policy = &ranking.Policy{Sandbox: "x"} },
 		func(b *Board) { b.Limits = []Limit{{Category: "profile", PerHour: 1}} }, func(b *Board) { b.Limits = []Limit{{Category: "test", PerHour: -1}} },
 		func(b *Board) { b.Limits = []Limit{{Category: "test", GPU: "T4", PerHour: 1}} },
@@ -165,7 +260,7 @@ func TestABoardIsReadAsItWasSaved(t *testing.T) {
 			t.Errorf("after saving it without settings, Board = %+v", got)
 		}
 		b.Task.Inputs, b.Task.Evidence = schema.InputsCold, schema.MinEvidence{Runs: 20, Width: 0.1}
-		if changes, err := s.SaveBoards(ctx, []Board{b}, SaveOptions{}); err != nil || strings.Join(changes[0].Parts, " ") != "task_extension" {
+		if changes, err := s.SaveBoards(ctx, []Board{b}, SaveOptions{}); err != nil || fields(changes[0], " ") != "task_extension" {
 			t.Errorf("SaveBoards = %+v, %v", changes, err)
 		}
 		if got := read(); got.Task.Extension != b.Task.Extension {
@@ -174,7 +269,7 @@ func TestABoardIsReadAsItWasSaved(t *testing.T) {
 		b.Task.Extension = schema.Extension{Harness: b.Task.Harness}
 		b.ShowCode, b.Task.Harness, b.Limits, b.Policy = CodeAfter, "", []Limit{}, &ranking.Policy{Harness: schema.HarnessIsolated, Ties: true}
 		changes, err := s.SaveBoards(ctx, []Board{b}, SaveOptions{})
-		if err != nil || strings.Join(changes[0].Parts, " ") != "limits task_extension show_code reuse" {
+		if err != nil || fields(changes[0], " ") != "limits show_code reuse task_extension" {
 			t.Errorf("SaveBoards = %+v, %v", changes, err)
 		}
 		if got := read(); got.ShowCode != CodeAfter || got.Reuse || got.Task.Harness != "" || len(got.Limits) != 0 || !got.Policy.Ties {
@@ -218,8 +313,10 @@ func TestBoardsAreWatched(t *testing.T) {
 		expect("a dry run", saving(SaveOptions{DryRun: true}))
 		expect("a new board", saving(SaveOptions{}), board)
 		expect("the same again", saving(SaveOptions{}))
-		expect("limits", func() error { return s.SetLimits(ctx, "sort", nil) }, board)
-		expect("its end", func() error { return s.CloseBoard(ctx, "sort", time.Now().Add(time.Hour)) }, board)
+		expect("its end", func() error {
+			_, err := s.SetBoard(ctx, "sort", func(b *Board) error { b.Deadline = time.Now().Add(time.Hour); return nil }, SetOptions{})
+			return err
+		}, board)
 		for range 2 {
 			if _, err := s.Accept(ctx, submission("sort", "H100", "7")); err != nil {
 				t.Fatal(err)

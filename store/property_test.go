@@ -199,7 +199,7 @@ func standingsFollowTheRuns(t *testing.T, steps int) {
 						what, err = "not again", nil
 					}
 				case "all again":
-					_, err = s.PlanBoard(ctx, boards[rnd.IntN(2)], queue.PriorityBulk)
+					_, err = s.Rejudge(ctx, boards[rnd.IntN(2)], Rejudging{All: rnd.IntN(2) == 0, Priority: queue.PriorityBulk})
 				case "rename":
 					err = renamed(s, other, fmt.Sprint(1000+rnd.IntN(12)))
 				case "policy":

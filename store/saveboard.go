@@ -22,13 +22,17 @@ type SaveOptions struct {
 	New    bool // a board that exists is an error
 	Force  bool // also changes that make earlier results incomparable
 	DryRun bool // says what would change
+	By     Author
 }
+
+// An Author is who changes a board and why, for the board's history.
+type Author struct{ Name, Reason string }
 
 var errDryRun = errors.New("dry run")
 
 // SaveBoards creates boards and brings those that exist to what is wanted: all of
-// them or none. Without Force, files, config, lang and benchmarks of a board that
-// has submissions stay as they are.
+// them or none. What a board leaves empty keeps its value. Without Force, files,
+// config, lang and benchmarks of a board that has submissions stay as they are.
 //
 // Errors: every fault of every board, joined.
 func (s *Store) SaveBoards(ctx context.Context, boards []Board, opts SaveOptions) (changes []Change, err error) {
@@ -66,88 +70,100 @@ func (s *Store) SaveBoards(ctx context.Context, boards []Board, opts SaveOptions
 
 func (t *tx) saveBoard(b *Board, opts SaveOptions) Change {
 	c := Change{Board: b.Name, What: "unchanged"}
-	column, err := taskColumn(b.Task)
-	if err != nil {
-		t.fail(err)
-		return c
-	}
-	b.Visibility = cmp.Or(b.Visibility, Public)
 	var id int64
-	switch found := t.find(dest{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name); {
+	found := t.find(dest{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name)
+	switch {
+	case !found && b.Task == nil:
+		t.fail(errors.New("task: want one"))
+	case found && opts.New:
+		t.fail(errors.New("it exists"))
 	case !found:
 		c.What = "created"
-		id = t.insertBoard(b, column)
-	case opts.New:
-		t.fail(errors.New("it exists"))
+		id = t.insertBoard(b)
 	default:
-		c.Parts = t.updateBoard(id, b, column, opts.Force)
+		c.Parts = t.updateBoard(id, b, opts.Force)
 	}
-	more := t.saveParts(id, b)
-	if c.What == "unchanged" {
-		if c.Parts = append(c.Parts, more...); len(c.Parts) == 0 {
-			return c
-		}
+	c.Parts = append(c.Parts, t.saveParts(id, b)...)
+	if !found {
+		c.Parts = nil
+	} else if len(c.Parts) == 0 {
+		return c
+	} else {
 		c.What = "changed"
+		t.record(id, c.Parts, opts.By)
 	}
-	t.tell(Signal{Kind: SignalBoard, ID: b.Name})
+	t.moved(`l.id = $1`, id)
 	return c
 }
 
-func (t *tx) insertBoard(b *Board, column string) (id int64) {
+func (t *tx) insertBoard(b *Board) (id int64) {
 	seed, err := rand.Int(rand.Reader, big.NewInt(1<<31))
 	if err != nil {
 		t.fail(err)
 		return 0
 	}
+	column, err := taskColumn(b.Task)
+	if err != nil {
+		t.fail(err)
+	}
 	t.get(dest{&id}, `INSERT INTO lb.leaderboard (name, deadline, task, creator_id, forum_id, secret_seed, description, visibility) VALUES ($1, $2, $3, -1, -1, $4, $5, $6) RETURNING id`,
-		b.Name, b.Deadline, column, seed.Int64(), b.Description, b.Visibility)
+		b.Name, b.Deadline, column, seed.Int64(), b.Description, cmp.Or(b.Visibility, Public))
 	return id
 }
 
 // updateBoard brings the board's own row to what is wanted and says what differed.
-func (t *tx) updateBoard(id int64, b *Board, column string, force bool) (parts []string) {
+func (t *tx) updateBoard(id int64, b *Board, force bool) (parts []Edit) {
 	var deadline time.Time
-	var kept, description, visibility string
-	t.get(dest{&deadline, &kept, &description, &visibility}, `SELECT deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE id = $1`, id)
-	if t.err != nil {
-		return nil
+	var column, description, visibility string
+	t.get(dest{&deadline, &column, &description, &visibility}, `SELECT deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE id = $1`, id)
+	if b.Task != nil {
+		wanted, err := taskColumn(b.Task)
+		var hard, soft []string
+		if err == nil && t.err == nil {
+			hard, soft, err = changedKeys(column, wanted)
+		}
+		if err != nil {
+			t.fail(err)
+			return nil
+		}
+		used := value[bool](t, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id)
+		if used && len(hard) > 0 && !force {
+			t.fail(fmt.Errorf("%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", ")))
+		}
+		column = wanted
+		for _, key := range append(hard, soft...) {
+			parts = append(parts, Edit{Field: key})
+		}
+		if description != b.Description {
+			description = b.Description
+			parts = append(parts, Edit{Field: "description"})
+		}
 	}
-	hard, soft, err := changedKeys(kept, column)
-	if err != nil {
-		t.fail(err)
-		return nil
+	if wanted := b.Deadline.UTC().Truncate(time.Microsecond); !deadline.Equal(wanted) {
+		parts = append(parts, Edit{"deadline", deadline.UTC().Format(time.RFC3339), wanted.Format(time.RFC3339)})
 	}
-	used := value[bool](t, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id)
-	if used && len(hard) > 0 && !force {
-		t.fail(fmt.Errorf("%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", ")))
-	}
-	parts = append(hard, soft...)
-	if !deadline.Equal(b.Deadline.Truncate(time.Microsecond)) {
-		parts = append(parts, "deadline")
-	}
-	if description != b.Description {
-		parts = append(parts, "description")
-	}
-	if visibility != b.Visibility {
-		parts = append(parts, "visibility")
+	if wanted := cmp.Or(b.Visibility, visibility); wanted != visibility {
+		parts = append(parts, Edit{"visibility", visibility, wanted})
+		visibility = wanted
 	}
 	if len(parts) > 0 {
-		t.exec(`UPDATE lb.leaderboard SET deadline = $2, task = $3, description = $4, visibility = $5 WHERE id = $1`, id, b.Deadline, column, b.Description, b.Visibility)
+		t.exec(`UPDATE lb.leaderboard SET deadline = $2, task = $3, description = $4, visibility = $5 WHERE id = $1`, id, b.Deadline, column, description, visibility)
 	}
 	return parts
 }
 
 // saveParts writes what stands in tables beside the board's row.
-func (t *tx) saveParts(id int64, b *Board) (changed []string) {
-	if want := slices.Sorted(slices.Values(b.GPUs)); !slices.Equal(t.gpus(id), want) {
-		changed = append(changed, "gpus")
+func (t *tx) saveParts(id int64, b *Board) (parts []Edit) {
+	have, want := t.gpus(id), slices.Sorted(slices.Values(b.GPUs))
+	if !slices.Equal(have, want) {
+		parts = append(parts, Edit{"gpus", strings.Join(have, ", "), strings.Join(want, ", ")})
 		t.exec(`DELETE FROM lb.gpu_type WHERE leaderboard_id = $1`, id)
 		for _, gpu := range want {
 			t.exec(`INSERT INTO lb.gpu_type (leaderboard_id, gpu_type) VALUES ($1, $2)`, id, gpu)
 		}
 	}
-	if t.templatesDiffer(id, b.Task.Templates) {
-		changed = append(changed, "templates")
+	if b.Task != nil && t.templatesDiffer(id, b.Task.Templates) {
+		parts = append(parts, Edit{Field: "templates"})
 		t.exec(`DELETE FROM lb.templates WHERE leaderboard_id = $1`, id)
 		for _, template := range b.Task.Templates {
 			t.exec(`INSERT INTO lb.templates (leaderboard_id, lang, code) VALUES ($1, $2, $3)`, id, template.Language, template.Text)
@@ -155,12 +171,20 @@ func (t *tx) saveParts(id int64, b *Board) (changed []string) {
 	}
 	if b.Limits != nil {
 		order := func(a, b Limit) int { return strings.Compare(a.GPU+"\x00"+a.Category, b.GPU+"\x00"+b.Category) }
-		if want := slices.SortedFunc(slices.Values(b.Limits), order); !slices.Equal(t.readLimits(id), want) {
-			changed = append(changed, "limits")
+		if have, want := t.readLimits(id), slices.SortedFunc(slices.Values(b.Limits), order); !slices.Equal(have, want) {
+			parts = append(parts, Edit{"limits", limitList(have), limitList(want)})
 			t.saveLimits(id, want)
 		}
 	}
-	return append(changed, t.saveSettings(id, b)...)
+	return append(parts, t.saveSettings(id, b)...)
+}
+
+func limitList(limits []Limit) string {
+	words := make([]string, len(limits))
+	for i, l := range limits {
+		words[i] = l.String()
+	}
+	return strings.Join(words, " ")
 }
 
 func (t *tx) templatesDiffer(board int64, wanted []task.Template) bool {
@@ -175,41 +199,49 @@ func (t *tx) templatesDiffer(board int64, wanted []task.Template) bool {
 }
 
 // saveSettings writes the row of ours beside the board's.
-func (t *tx) saveSettings(id int64, b *Board) (changed []string) {
+func (t *tx) saveSettings(id int64, b *Board) (parts []Edit) {
 	old := t.settings(id)
-	wanted := old
-	if wanted.extension = extensionText(b.Task.Extension); wanted.extension != old.extension {
-		changed = append(changed, "task_extension")
-	}
-	if b.ShowCode != "" {
-		if wanted.ShowCode = b.ShowCode; wanted.ShowCode != old.ShowCode {
-			changed = append(changed, "show_code")
-		}
-		if wanted.Reuse = b.Reuse; wanted.Reuse != old.Reuse {
-			changed = append(changed, "reuse")
+	wanted, harness := old, value[string](t, `SELECT coalesce(max(task_harness), '') FROM own.board WHERE leaderboard_id = $1`, id)
+	edit := func(field string, old, new any) {
+		if old != new {
+			parts = append(parts, Edit{field, fmt.Sprint(old), fmt.Sprint(new)})
 		}
 	}
 	if b.Policy != nil {
 		wanted.Policy = *b.Policy
 	}
-	ranking := wanted.Policy != old.Policy
-	if ranking {
-		changed = append(changed, "policy")
-		t.lockOwners(id) // before the board's own row: whoever judges has locked them in this order
+	edit("harness", old.Harness, wanted.Harness)
+	edit("sandbox", old.Sandbox, wanted.Sandbox)
+	edit("clear_timing", old.ClearTiming, wanted.ClearTiming)
+	edit("ties", old.Ties, wanted.Ties)
+	ranking := len(parts) > 0
+	if b.ShowCode != "" {
+		wanted.ShowCode, wanted.Reuse = b.ShowCode, b.Reuse
 	}
-	if len(changed) == 0 {
+	edit("show_code", old.ShowCode, wanted.ShowCode)
+	edit("reuse", old.Reuse, wanted.Reuse)
+	if b.Task != nil {
+		if wanted.extension = extensionText(b.Task.Extension); wanted.extension != old.extension {
+			parts = append(parts, Edit{Field: "task_extension"})
+		}
+		harness = b.Task.Harness
+	}
+	if len(parts) == 0 {
 		return nil
+	}
+	if ranking {
+		t.lockOwners(id) // before the board's own row: whoever judges has locked them in this order
 	}
 	t.exec(`INSERT INTO own.board (leaderboard_id, harness, sandbox, clear_timing, ties, task_harness, task_extension, show_code, reuse, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1)
 		ON CONFLICT (leaderboard_id) DO UPDATE SET harness = excluded.harness, sandbox = excluded.sandbox, clear_timing = excluded.clear_timing, ties = excluded.ties,
 			task_harness = excluded.task_harness, task_extension = excluded.task_extension, show_code = excluded.show_code, reuse = excluded.reuse, version = own.board.version + 1`,
-		id, wanted.Harness, wanted.Sandbox, wanted.ClearTiming, wanted.Ties, b.Task.Harness, wanted.extension, wanted.ShowCode, wanted.Reuse)
+		id, wanted.Harness, wanted.Sandbox, wanted.ClearTiming, wanted.Ties, harness, wanted.extension, wanted.ShowCode, wanted.Reuse)
 	if ranking { // the users are locked
 		for _, id := range values[int64](t, `SELECT id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY id`, id) {
 			t.judge(id)
 		}
 	}
-	return changed
+	return parts
 }
 
 // settings are the row of ours beside a board's.

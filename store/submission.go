@@ -111,6 +111,31 @@ func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
 	})
 }
 
+// UnmarkHacked undoes [Store.MarkHacked]: the submission counts as its runs say.
+//
+// Errors: [ErrNotFound]; [*Refusal] with Invalid for one that is not marked.
+func (s *Store) UnmarkHacked(ctx context.Context, id int64) error {
+	return s.change(ctx, fmt.Sprintf("taking the mark from submission %d", id), func(t *tx) {
+		t.lockOwner(id)
+		var hacked, cancelled bool
+		t.get(dest{&hacked, &cancelled}, `SELECT coalesce(s.status, '') = 'hacked' OR coalesce(j.status, '') = 'hacked', EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.outcome = 'failed')
+			FROM lb.submission s LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id)
+		if !hacked {
+			t.refuse(Invalid, "submission %d is not marked as hacked", id)
+		}
+		var why *string
+		if cancelled {
+			words := "its evaluation was cancelled when it was marked as hacked"
+			why = &words
+		}
+		t.exec(`UPDATE lb.submission SET status = 'active' WHERE id = $1`, id)
+		t.exec(`UPDATE lb.submission_job_status SET status = $2, error = $3 WHERE submission_id = $1`, id, StatusRunning, why)
+		t.judge(id)
+		t.finish(id)
+		t.tell(Signal{Kind: SignalBoard, ID: t.boardOf(id)})
+	})
+}
+
 // boardOf is the name of a submission's board.
 func (t *tx) boardOf(submission int64) string {
 	return value[string](t, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission)

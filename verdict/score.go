@@ -99,7 +99,7 @@ func seconds(report schema.Report) ([]float64, error) {
 		key := fmt.Sprintf("benchmark.%d.mean", i)
 		mean, _ := report.Get(key)
 		ns, err := strconv.ParseFloat(mean, 64)
-		if err != nil || !(ns > 0) || math.IsInf(ns, 0) {
+		if err != nil || !(ns/1e9 > 0) || math.IsInf(ns, 0) { // 5e-324 is above zero, and in seconds it is not
 			return nil, fmt.Errorf("%s: got %q, want nanoseconds above zero", key, text.Line(mean, 40))
 		}
 		means[i] = ns / 1e9

@@ -61,6 +61,7 @@ func TestScoreRefusals(t *testing.T) {
 		"got 2 benchmarks": ranked("1", "2"),
 		`got "0"`:          ranked("0"),
 		`got "-5"`:         ranked("-5"),
+		`got "5e-324"`:     ranked("5e-324"), // above zero, but not in seconds
 		`got "nan"`:        ranked("nan"),
 		`got "inf"`:        ranked("inf"),
 		`got ""`:           ranked(""),

@@ -11,23 +11,26 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/competition"
 	"github.com/gpu-mode/kbgen/server/listing"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/queue"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 type boardCmd struct {
-	Create createCmd `cmd:""`
-	Sync   syncCmd   `cmd:""`
-	List   listCmd   `cmd:""`
-	Show   showCmd   `cmd:""`
-	Close  closeCmd  `cmd:""`
-	Delete deleteCmd `cmd:""`
+	Create  createCmd  `cmd:""`
+	Set     setCmd     `cmd:""`
+	Sync    syncCmd    `cmd:""`
+	List    listCmd    `cmd:""`
+	Show    showCmd    `cmd:""`
+	History historyCmd `cmd:""`
+	Rejudge rejudgeCmd `cmd:""`
+	Delete  deleteCmd  `cmd:""`
 }
 
 type createCmd struct {
@@ -47,9 +50,12 @@ type createCmd struct {
 }
 
 func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
-	deadline, ok := competition.ParseDeadline(c.Deadline)
-	if !ok {
-		return cli.Usagef("--deadline: got %s, want 2026-12-31, 2026-12-31T18:00 or 2026-12-31T18:00:00+01:00", text.Quote(c.Deadline))
+	deadline, err := parseDeadline(c.Deadline)
+	if err != nil {
+		return err
+	}
+	if !deadline.After(time.Now()) {
+		return cli.Usagef("--deadline: got %s, which is over, want a later time", text.Quote(c.Deadline))
 	}
 	t, err := task.LoadDir(c.Task)
 	if err != nil {
@@ -59,6 +65,9 @@ func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
 		Policy: &ranking.Policy{Harness: c.Harness, Sandbox: c.Sandbox, ClearTiming: c.ClearTiming, Ties: c.Ties}}
 	if len(b.GPUs) == 0 {
 		b.GPUs = t.GPUs
+	}
+	if err := serves(b.GPUs); err != nil {
+		return err
 	}
 	if c.Closed {
 		b.Visibility = store.Closed
@@ -75,18 +84,213 @@ func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
 	})
 }
 
-// parseLimits reads category=N and category@GPU=N.
-func parseLimits(flag string, list []string) (limits []store.Limit, err error) {
-	for _, s := range list {
-		what, number, _ := strings.Cut(s, "=")
-		category, gpu, _ := strings.Cut(what, "@")
-		n, err := strconv.Atoi(number)
-		if err != nil || category != schema.ModeTest && category != schema.ModeLeaderboard {
-			return nil, cli.Usagef("%s: got %s, want test=N, leaderboard=N, test@GPU=N or leaderboard@GPU=N", flag, text.Quote(s))
+// parseLimits reads category=N and category@GPU=N; the list is not nil.
+func parseLimits(flag string, words []string) ([]store.Limit, error) {
+	limits := []store.Limit{}
+	for _, word := range words {
+		l, err := store.ParseLimit(word)
+		if err != nil {
+			return nil, cli.Usagef("%s: %v", flag, err)
 		}
-		limits = append(limits, store.Limit{GPU: gpu, Category: category, PerHour: n})
+		limits = append(limits, l)
 	}
 	return limits, nil
+}
+
+// serves refuses GPU types that evaluate no submissions.
+func serves(gpus []string) error {
+	for _, gpu := range gpus {
+		if _, err := pipelines.Fleet.Lookup(gpu); err != nil {
+			return cli.Usagef("--gpu: %v", err)
+		}
+	}
+	return nil
+}
+
+// parseDeadline reads a deadline; "now" is now.
+func parseDeadline(s string) (time.Time, error) {
+	if s == "now" {
+		return time.Now(), nil
+	}
+	deadline, ok := competition.ParseDeadline(s)
+	if !ok {
+		return deadline, cli.Usagef("--deadline: got %s, want 2026-12-31, 2026-12-31T18:00 or 2026-12-31T18:00:00+01:00", text.Quote(s))
+	}
+	return deadline, nil
+}
+
+// commandLine is who changes a board by a command.
+func commandLine(reason string) store.Author {
+	return store.Author{Name: "command line", Reason: reason}
+}
+
+type setCmd struct {
+	place       `embed:""`
+	Name        string   `arg:""`
+	Deadline    string   `placeholder:"TIME" help:"2026-12-31 or 2026-12-31T18:00, in UTC unless it has a zone; now ends the board"`
+	JudgeLate   bool     `help:"submissions that are there are late or not by the new deadline"`
+	Visibility  string   `placeholder:"WHO" help:"public, or closed: only users with an invite"`
+	GPU         []string `name:"gpu" sep:"none" placeholder:"NAME" help:"all GPU types from now on; may be repeated"`
+	Limit       []string `sep:"none" placeholder:"LIMIT" help:"all limits from now on, as of kbserve limits set; may be repeated"`
+	Harness     string   `placeholder:"NAME" help:"any, isolated or proved: the harness with which a submission ranks"`
+	Sandbox     string   `placeholder:"LEVEL" help:"any, none, partial or full: the weakest sandbox with which a submission ranks"`
+	ClearTiming string   `placeholder:"WORD" help:"yes: submissions with ambiguous timing do not rank; or no"`
+	Ties        string   `placeholder:"WORD" help:"yes: submissions whose intervals overlap share a rank; or no"`
+	ShowCode    string   `placeholder:"WHEN" help:"when other users may see code: never, or after the deadline"`
+	Reuse       string   `placeholder:"WORD" help:"yes: a text that was judged before gets its result; or no"`
+	Reason      string   `placeholder:"TEXT" help:"why, for the board's history, which all who see the board can read"`
+}
+
+func (c *setCmd) Run(ctx context.Context, env *cli.Env) error {
+	var deadline time.Time
+	var limits []store.Limit
+	var err error
+	if c.Deadline != "" {
+		if deadline, err = parseDeadline(c.Deadline); err != nil {
+			return err
+		}
+		if c.Deadline != "now" && !c.JudgeLate && deadline.Before(time.Now()) {
+			return cli.WithHint(cli.Usagef("--deadline: got %s, which is over, want a later time or now", text.Quote(c.Deadline)), "with --judge-late, submissions since then are late")
+		}
+	}
+	if len(c.Limit) > 0 {
+		if limits, err = parseLimits("--limit", c.Limit); err != nil {
+			return err
+		}
+	}
+	if err := serves(c.GPU); err != nil {
+		return err
+	}
+	for flag, word := range map[string]string{"--clear-timing": c.ClearTiming, "--ties": c.Ties, "--reuse": c.Reuse} {
+		if word != "" && word != "yes" && word != "no" {
+			return cli.Usagef("%s: got %s, want yes or no", flag, text.Quote(word))
+		}
+	}
+	edit := func(b *store.Board) error {
+		if !deadline.IsZero() {
+			b.Deadline = deadline
+		}
+		if len(c.GPU) > 0 {
+			b.GPUs = c.GPU
+		}
+		if limits != nil {
+			b.Limits = limits
+		}
+		b.Visibility, b.ShowCode = cmp.Or(c.Visibility, b.Visibility), cmp.Or(c.ShowCode, b.ShowCode)
+		for into, word := range map[*string]string{&b.Policy.Harness: c.Harness, &b.Policy.Sandbox: c.Sandbox} {
+			if word == "any" {
+				*into = ""
+			} else if word != "" {
+				*into = word
+			}
+		}
+		for into, word := range map[*bool]string{&b.Policy.ClearTiming: c.ClearTiming, &b.Policy.Ties: c.Ties, &b.Reuse: c.Reuse} {
+			if word != "" {
+				*into = word == "yes"
+			}
+		}
+		return nil
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		change, err := s.SetBoard(ctx, c.Name, edit, store.SetOptions{By: commandLine(c.Reason), JudgeLate: c.JudgeLate})
+		if err != nil {
+			return err
+		}
+		if len(change.Parts) == 0 {
+			fmt.Fprintf(env.Stdout, "unchanged %s\n", c.Name)
+		}
+		for _, e := range change.Parts {
+			fmt.Fprintf(env.Stdout, "changed %s: %s\n", c.Name, text.Line(e.String(), 500))
+		}
+		return nil
+	})
+}
+
+type historyCmd struct {
+	place `embed:""`
+	Name  string `arg:""`
+}
+
+func (c *historyCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		all, err := s.BoardChanges(ctx, c.Name)
+		if err != nil {
+			return err
+		}
+		return cli.PrintList(env.Stdout, false, all, "TIME\tBY\tCHANGE\tREASON", func(b store.BoardChange) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%s", b.Time.Format("2006-01-02 15:04"), text.Line(b.Author.Name, 60), text.Line(b.Edit.String(), 200), cmp.Or(text.Line(b.Reason, 200), "-"))
+		})
+	})
+}
+
+type rejudgeCmd struct {
+	place  `embed:""`
+	Name   string `arg:""`
+	GPU    string `name:"gpu" placeholder:"NAME" help:"only on this GPU type"`
+	User   string `placeholder:"ID" help:"only of this user"`
+	Since  string `placeholder:"TIME" help:"only those that came at this time or later"`
+	Until  string `placeholder:"TIME" help:"only those that came earlier"`
+	Status string `placeholder:"STATUS" help:"those that succeeded, failed or timed_out, whether they rank or not"`
+	All    bool   `help:"also submissions that do not rank"`
+	DryRun bool   `help:"print how many there are"`
+	Report bool   `help:"print how far the last re-evaluation is, and the ranks that it changed"`
+	Reason string `placeholder:"TEXT" help:"why, for the board's history"`
+	JSON   bool   `name:"json" help:"print the report as JSON"`
+}
+
+func (c *rejudgeCmd) Run(ctx context.Context, env *cli.Env) error {
+	which := store.Rejudging{GPU: c.GPU, UserID: c.User, Status: c.Status, All: c.All, DryRun: c.DryRun, Priority: queue.PriorityBulk, By: commandLine(c.Reason)}
+	for _, x := range []struct {
+		flag, value string
+		into        *time.Time
+	}{{"--since", c.Since, &which.Since}, {"--until", c.Until, &which.Until}} {
+		if x.value == "" {
+			continue
+		}
+		at, ok := competition.ParseDeadline(x.value)
+		if !ok {
+			return cli.Usagef("%s: got %s, want 2026-12-31, 2026-12-31T18:00 or 2026-12-31T18:00:00+01:00", x.flag, text.Quote(x.value))
+		}
+		*x.into = at
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		if c.Report {
+			return c.report(ctx, env, s)
+		}
+		planned, err := s.Rejudge(ctx, c.Name, which)
+		if err != nil {
+			return err
+		}
+		took := "unknown GPU time"
+		if planned.Took > 0 {
+			took = "about " + format.Duration(planned.Took) + " of GPU time"
+		}
+		fmt.Fprintf(env.Stdout, "submissions: %d, runs: %d, %s\n", planned.Submissions, planned.Runs, took)
+		if c.DryRun {
+			fmt.Fprintln(env.Stderr, "kbserve: note: nothing was planned")
+		}
+		return nil
+	})
+}
+
+func (c *rejudgeCmd) report(ctx context.Context, env *cli.Env, s *store.Store) error {
+	r, err := s.RejudgeReport(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return cli.PrintJSON(env.Stdout, r)
+	}
+	fmt.Fprintf(env.Stdout, "begun %s by %s, runs: %d, not finished: %d\n", r.Started.Format("2006-01-02 15:04"), text.Line(r.Author, 60), r.Runs, r.OpenRuns)
+	rank := func(n int) string {
+		if n == 0 {
+			return "none"
+		}
+		return strconv.Itoa(n)
+	}
+	return cli.PrintList(env.Stdout, false, r.Movements, "GPU\tUSER\tID\tRANK BEFORE\tRANK", func(m store.Movement) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", text.Line(m.GPU, 100), text.Line(m.User, 60), text.Line(m.UserID, 20), rank(m.OldRank), rank(m.Rank))
+	})
 }
 
 type listCmd struct {
@@ -146,17 +350,6 @@ func (p *listed) requirements() string {
 	return cmp.Or(strings.Join(words, ", "), "all")
 }
 
-type closeCmd struct {
-	place `embed:""`
-	Name  string `arg:""`
-}
-
-func (c *closeCmd) Run(ctx context.Context, env *cli.Env) error {
-	return c.with(ctx, func(s *store.Store) error {
-		return s.CloseBoard(ctx, c.Name, time.Now())
-	})
-}
-
 type deleteCmd struct {
 	place `embed:""`
 	Name  string `arg:""`
@@ -196,22 +389,36 @@ func (c *syncCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	return c.with(ctx, func(s *store.Store) error {
-		changes, err := s.SaveBoards(ctx, boards, store.SaveOptions{Force: c.Force, DryRun: c.DryRun})
+		changes, err := s.SaveBoards(ctx, boards, store.SaveOptions{Force: c.Force, DryRun: c.DryRun, By: commandLine("board sync")})
 		if err != nil {
 			return err
 		}
 		for _, change := range changes {
 			fmt.Fprintf(env.Stdout, "%s %s", change.What, change.Board)
-			if len(change.Parts) > 0 {
-				fmt.Fprintf(env.Stdout, ": %s", strings.Join(change.Parts, ", "))
+			for i, e := range change.Parts {
+				fmt.Fprint(env.Stdout, map[bool]string{true: ": ", false: ", "}[i == 0], e.Field)
 			}
 			fmt.Fprintln(env.Stdout)
 		}
+		noteUnserved(env, boards)
 		if c.DryRun {
 			fmt.Fprintln(env.Stderr, "kbserve: note: nothing was changed")
 		}
 		return nil
 	})
+}
+
+// noteUnserved names the GPU types of Kernelbot's files that evaluate nothing here.
+func noteUnserved(env *cli.Env, boards []store.Board) {
+	noted := map[string]bool{}
+	for _, b := range boards {
+		for _, gpu := range b.GPUs {
+			if _, err := pipelines.Fleet.Lookup(gpu); err != nil && !noted[gpu] {
+				noted[gpu] = true
+				fmt.Fprintf(env.Stderr, "kbserve: note: submissions for it will be refused: %v\n", err)
+			}
+		}
+	}
 }
 
 type limitsCmd struct {
@@ -248,7 +455,10 @@ func (c *limitsSetCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	return c.with(ctx, func(s *store.Store) error { return s.SetLimits(ctx, c.Board, limits) })
+	return c.with(ctx, func(s *store.Store) error {
+		_, err := s.SetBoard(ctx, c.Board, func(b *store.Board) error { b.Limits = limits; return nil }, store.SetOptions{By: commandLine("")})
+		return err
+	})
 }
 
 type showCmd struct {

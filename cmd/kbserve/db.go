@@ -163,30 +163,29 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.Age < 0 {
 		return cli.Usagef("--age: got %v, want 0 or more", c.Age)
 	}
-	return c.with(ctx, func(s *store.Store) error {
-		o := diagnosis.Options{Store: s, Fleet: pipelines.Fleet, Age: c.Age}
-		if env.Getenv(varToken) == "" {
-			fmt.Fprintf(env.Stderr, "kbserve: note: no %s: whether the queues have agents is not looked at\n", varToken)
-		} else {
-			var err error
-			if o.Launcher, err = c.client(env, "", 0, nil); err != nil {
-				return err
-			}
-		}
-		d, err := diagnosis.Run(ctx, o)
-		if err != nil {
+	o := diagnosis.Options{Fleet: pipelines.Fleet, Age: c.Age}
+	if env.Getenv(varToken) == "" {
+		fmt.Fprintf(env.Stderr, "kbserve: note: no %s: whether the queues have agents is not looked at\n", varToken)
+	} else {
+		var err error
+		if o.Launcher, err = c.client(env, "", 0, nil); err != nil {
 			return err
 		}
-		if c.JSON {
-			err = cli.PrintJSON(env.Stdout, d)
-		} else {
-			printDiagnosis(env, d)
-		}
-		if err == nil && !d.OK {
-			err = fmt.Errorf("found: %d", len(d.Found))
-		}
-		return err
-	})
+	}
+	if o.Store, o.Fault = open(ctx, c.Database); o.Store != nil {
+		defer o.Store.Close() // it only read
+	}
+	d := diagnosis.Run(ctx, o)
+	var err error
+	if c.JSON {
+		err = cli.PrintJSON(env.Stdout, d)
+	} else {
+		printDiagnosis(env, d)
+	}
+	if err == nil && !d.OK {
+		err = fmt.Errorf("found: %d", len(d.Found))
+	}
+	return err
 }
 
 func printDiagnosis(env *cli.Env, d *diagnosis.Diagnosis) {

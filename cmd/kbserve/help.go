@@ -10,12 +10,12 @@ usage:
   kbserve serve                take submissions, evaluate, rank, show
   kbserve unit                 what systemd or docker compose starts it by
   kbserve db migrate | check | rebuild | backup | convert | export
-  kbserve board create | sync | list | show | close | delete
+  kbserve board create | set | sync | list | show | history | rejudge | delete
   kbserve limits show | set
   kbserve invite create | list | revoke
   kbserve user create | list | login | ban | unban
-  kbserve submission list | show | delete | hacked
-  kbserve stats | doctor | selftest
+  kbserve submission list | show | delete | verify | hacked | unhack
+  kbserve accepting | stats | doctor | selftest
   kbserve completion SHELL     for bash, zsh or fish
   kbserve man                  all help pages, for man(1)
   kbserve COMMAND --help | kbserve --version
@@ -66,15 +66,20 @@ does not rank; of a secret run only whether it passed. Never a seed or a CLI id.
 	},
 	"board": {
 		Usage: `kbserve board create NAME TASK --deadline TIME [flag ...]
+kbserve board set NAME [flag ...]
 kbserve board sync FILE... [--force] [--dry-run]
 kbserve board list [--json]
 kbserve board show NAME      who ranks, see kbserve board show --help
-kbserve board close NAME
+kbserve board history NAME
+kbserve board rejudge NAME [flag ...]
 kbserve board delete NAME [--force]`,
-		Text: `create makes one board; kbserve board create --help says how. sync makes or
-changes the boards of Kernelbot's competition files (problems/*.yaml), all of
-them or none; files, config, lang and benchmarks of a board that has submissions
-stay as they are without --force. close makes now the deadline.
+		Text: `create makes one board, set changes one, and rejudge evaluates submissions again;
+each has its own --help. history prints how the settings changed, the latest first.
+
+sync makes or changes the boards of Kernelbot's competition files
+(problems/*.yaml), all of them or none. What a file does not mention stays as it
+is. Files, config, lang and benchmarks of a board that has submissions stay
+as they are without --force.
 
 sync:
 {options sync}
@@ -87,6 +92,19 @@ delete:
 		Usage:   "kbserve board create NAME TASK --deadline TIME [flag ...]",
 		Text:    "makes one board from a folder with a task.yml.",
 		Example: "kbserve board create add tasks/add --deadline 2026-12-31 --gpu H100_BK",
+	},
+	"board set": {
+		Usage: "kbserve board set NAME [flag ...]",
+		Text: `changes a board's settings. What no flag names stays as it is. The ranking follows
+at once, and the board's history says what changed and why.`,
+		Example: "kbserve board set add --deadline 2027-01-15 --reason 'one vendor was down'",
+	},
+	"board rejudge": {
+		Usage: "kbserve board rejudge NAME [flag ...] | kbserve board rejudge NAME --report",
+		Text: `evaluates submissions again, as after a change of the task: those that rank,
+unless --all or --status selects others. The new results replace the earlier
+ones, which count until then. Submissions marked as hacked are left out.`,
+		Example: "kbserve board rejudge add --status failed --dry-run",
 	},
 	"board show": {
 		Usage: "kbserve board show NAME [--gpu NAME] [--limit N] [--json]",
@@ -149,11 +167,14 @@ list:
 	"submission": {
 		Usage: `kbserve submission list [flag ...] [--json]
 kbserve submission show ID [--code] [--json]
-kbserve submission delete ID
-kbserve submission hacked ID --why TEXT`,
-		Text: `For admins: list and show see everything. delete removes a submission and its
-runs; hacked keeps it and takes it out of the ranking. The user's next best
-ranks in its place.
+kbserve submission delete ID... | --user ID --board NAME
+kbserve submission verify ID [--gpu NAME]
+kbserve submission hacked ID --why TEXT
+kbserve submission unhack ID`,
+		Text: `For admins: list and show see everything. delete removes submissions and their
+runs; hacked keeps one and takes it out of the ranking, and unhack undoes that.
+The user's next best ranks in its place. verify evaluates one once more; the
+results count beside the earlier ones.
 
 list, the newest first:
 {options list}
@@ -161,9 +182,21 @@ list, the newest first:
 show:
 {options show}
 
+delete:
+{options delete}
+
+verify:
+{options verify}
+
 hacked:
 {options hacked}`,
 		Example: "kbserve submission list --board add --status failed",
+	},
+	"accepting": {
+		Usage: "kbserve accepting [yes | no]",
+		Text: `prints whether the servers on this database accept submissions; with a word, it
+changes that for users who are not admins. What runs goes on.`,
+		Example: "kbserve accepting no",
 	},
 	"stats": {
 		Usage: "kbserve stats [--json]",
@@ -185,7 +218,9 @@ exits with 1 when it finds something:
   standings       they are not what the runs say, see kbserve db check
   silence         runs finish, and Buildkite's events do not come any more
   machines        a GPU type of an open board that no agent serves; asked with
-                  BUILDKITE_API_TOKEN (scope read_agents)`,
+                  BUILDKITE_API_TOKEN (scope read_agents)
+  database        it does not answer
+  buildkite       its API does not answer`,
 		Example: "kbserve doctor --age 2h",
 	},
 	"selftest": {

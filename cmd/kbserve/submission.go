@@ -22,7 +22,9 @@ type submissionCmd struct {
 	List   submissionListCmd   `cmd:""`
 	Show   submissionShowCmd   `cmd:""`
 	Delete submissionDeleteCmd `cmd:""`
+	Verify submissionVerifyCmd `cmd:""`
 	Hacked submissionHackedCmd `cmd:""`
+	Unhack submissionUnhackCmd `cmd:""`
 }
 
 type submissionListCmd struct {
@@ -144,11 +146,76 @@ func nextWords(o *store.Outcome) string {
 
 type submissionDeleteCmd struct {
 	place `embed:""`
-	ID    int64 `arg:""`
+	IDs   []int64 `arg:"" optional:"" name:"id"`
+	User  string  `placeholder:"ID" help:"all submissions of this user, with --board"`
+	Board string  `help:"on this board, with --user"`
 }
 
 func (c *submissionDeleteCmd) Run(ctx context.Context, env *cli.Env) error {
-	return c.with(ctx, func(s *store.Store) error { return s.Delete(ctx, c.ID) })
+	if (c.User == "") != (c.Board == "") || (c.User == "") == (len(c.IDs) == 0) {
+		return cli.Usagef("want ids of submissions, or --user ID with --board NAME")
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		if c.User != "" {
+			for before := int64(0); ; {
+				list, err := s.Submissions(ctx, store.Query{UserID: c.User, Board: c.Board, Before: before, Limit: 1000})
+				if err != nil {
+					return err
+				}
+				for _, l := range list {
+					c.IDs, before = append(c.IDs, l.ID), l.ID
+				}
+				if len(list) == 0 {
+					break
+				}
+			}
+		}
+		for i, id := range c.IDs {
+			if err := s.Delete(ctx, id); err != nil && i > 0 {
+				return fmt.Errorf("%w; deleted before it: %d", err, i)
+			} else if err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(env.Stdout, "deleted submissions: %d\n", len(c.IDs))
+		return nil
+	})
+}
+
+type submissionVerifyCmd struct {
+	place `embed:""`
+	ID    int64  `arg:""`
+	GPU   string `name:"gpu" placeholder:"NAME" help:"on this GPU type; default the submission's"`
+}
+
+func (c *submissionVerifyCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.GPU != "" {
+		if err := serves([]string{c.GPU}); err != nil {
+			return err
+		}
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		err := s.Plan(ctx, c.ID, c.GPU, 0)
+		if err == nil {
+			fmt.Fprintf(env.Stdout, "submission %d will be evaluated once more\n", c.ID)
+		}
+		return err
+	})
+}
+
+type submissionUnhackCmd struct {
+	place `embed:""`
+	ID    int64 `arg:""`
+}
+
+func (c *submissionUnhackCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		err := s.UnmarkHacked(ctx, c.ID)
+		if err == nil {
+			fmt.Fprintf(env.Stdout, "submission %d is not marked as hacked any more\n", c.ID)
+		}
+		return err
+	})
 }
 
 type submissionHackedCmd struct {
@@ -158,7 +225,37 @@ type submissionHackedCmd struct {
 }
 
 func (c *submissionHackedCmd) Run(ctx context.Context, env *cli.Env) error {
-	return c.with(ctx, func(s *store.Store) error { return s.MarkHacked(ctx, c.ID, c.Why) })
+	return c.with(ctx, func(s *store.Store) error {
+		err := s.MarkHacked(ctx, c.ID, c.Why)
+		if err == nil {
+			fmt.Fprintf(env.Stdout, "submission %d is marked as hacked\n", c.ID)
+		}
+		return err
+	})
+}
+
+// acceptingCmd says whether the servers take submissions, or changes that.
+type acceptingCmd struct {
+	place `embed:""`
+	Word  string `arg:"" optional:""`
+}
+
+func (c *acceptingCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.Word != "" && c.Word != "yes" && c.Word != "no" {
+		return cli.Usagef("got %s, want yes or no", text.Quote(c.Word))
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		if c.Word != "" {
+			if err := s.SetAccepting(ctx, c.Word == "yes"); err != nil {
+				return err
+			}
+		}
+		accepting, err := s.Accepting(ctx)
+		if err == nil {
+			fmt.Fprintln(env.Stdout, map[bool]string{true: "submissions are accepted", false: "no submissions are accepted"}[accepting])
+		}
+		return err
+	})
 }
 
 type statsCmd struct {

@@ -282,7 +282,8 @@ func TestPopcornAdmin(t *testing.T) {
 // With the admin's token and a CLI id one submits after the deadline.
 func TestAdminSubmitsLate(t *testing.T) {
 	r := newRig(t, servertest.SQLite(t), nil)
-	if err := r.s.CloseBoard(context.Background(), "sort", time.Now().Add(-time.Hour)); err != nil {
+	over := func(b *store.Board) error { b.Deadline = time.Now().Add(-time.Hour); return nil }
+	if _, err := r.s.SetBoard(context.Background(), "sort", over, store.SetOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	body := upload("a.py", "x")
@@ -306,7 +307,8 @@ func TestAdminSubmitsLate(t *testing.T) {
 func TestManySubmitAtOnce(t *testing.T) {
 	both(t, func(t *testing.T, r *rig) {
 		ctx := context.Background()
-		if err := r.s.SetLimits(ctx, "sort", []store.Limit{{Category: schema.ModeTest, PerHour: 3}}); err != nil {
+		limited := func(b *store.Board) error { b.Limits = []store.Limit{{Category: schema.ModeTest, PerHour: 3}}; return nil }
+		if _, err := r.s.SetBoard(ctx, "sort", limited, store.SetOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		type outcome struct {

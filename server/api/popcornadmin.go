@@ -162,7 +162,8 @@ type visibilitySetJSON struct {
 }
 
 func adminVisibility(c *call, in visibilityJSON) (any, error) {
-	return visibilitySetJSON{"ok", c.board(), in.Visibility}, c.admin.SetVisibility(c.ctx(), c.board(), in.Visibility)
+	_, err := editBoard(c, boardEditJSON{Visibility: &in.Visibility})
+	return visibilitySetJSON{"ok", c.board(), in.Visibility}, err
 }
 
 // A RateLimit bounds one user's submissions to a board in an hour.
@@ -231,15 +232,14 @@ func adminDeleteRateLimit(c *call) (any, error) {
 
 // changeLimit puts a limit of the whole board in the place of the one there is.
 func changeLimit(c *call, category string, limit *store.Limit) error {
-	limits, err := c.back().Limits(c.ctx(), c.viewer(), c.board())
-	if err != nil {
-		return err
-	}
-	limits = slices.DeleteFunc(limits, func(l store.Limit) bool { return l.GPU == "" && l.Category == category })
-	if limit != nil {
-		limits = append(limits, *limit)
-	}
-	return c.admin.SetLimits(c.ctx(), c.board(), list(limits))
+	_, err := c.admin.SetBoard(c.ctx(), c.board(), func(b *store.Board) error {
+		b.Limits = list(slices.DeleteFunc(b.Limits, func(l store.Limit) bool { return l.GPU == "" && l.Category == category }))
+		if limit != nil {
+			b.Limits = append(b.Limits, *limit)
+		}
+		return nil
+	}, store.SetOptions{})
+	return err
 }
 
 // An InviteRequest asks for invites to one board or several.

@@ -109,6 +109,7 @@ func boardRoutes() []route {
 		{pattern: "GET /api/v1/boards/{board}", about: "Read a board: its task, templates and limits.", answer: reflect.TypeFor[boardDetailJSON](), do: board},
 		{pattern: "GET /api/v1/boards/{board}/ranking", about: "The ranking on a GPU type.", query: page, answer: reflect.TypeFor[rankingJSON](), do: boardRanking},
 		{pattern: "GET /api/v1/boards/{board}/history", about: "How the best score on a GPU type fell over time; with user, that user's.", query: []param{{"gpu", "string", "the GPU type"}, {"user", "string", "a user's id"}}, answer: reflect.TypeFor[historyJSON](), do: boardHistory},
+		{pattern: "GET /api/v1/boards/{board}/changes", about: "How the board's settings were changed, the latest first.", answer: reflect.TypeFor[boardChangesJSON](), do: boardChanges},
 	}
 }
 
@@ -239,16 +240,35 @@ func boardHistory(c *call) (any, error) {
 	return historyJSON{mapped(steps, func(s store.Step) stepJSON { return stepJSON{s.Time.UTC(), s.Score, s.UserID, s.User, s.SubmissionID} })}, err
 }
 
+type boardChangesJSON struct {
+	Changes []boardChangeJSON `json:"changes"`
+}
+
+type boardChangeJSON struct {
+	Time   time.Time `json:"time"`
+	Author string    `json:"author"`
+	Reason string    `json:"reason"`
+	editJSON
+}
+
+func boardChanges(c *call) (any, error) {
+	all, err := c.back().Changes(c.ctx(), c.viewer(), c.board())
+	return boardChangesJSON{mapped(all, func(b store.BoardChange) boardChangeJSON {
+		return boardChangeJSON{b.Time.UTC(), b.Author.Name, b.Reason, editJSON(b.Edit)}
+	})}, err
+}
+
 func adminRoutes() []route {
 	return []route{
 		{pattern: "GET /api/v1/admin/stats", about: "Count submissions.", answer: reflect.TypeFor[statsJSON](), do: stats},
 		{pattern: "GET /api/v1/admin/users", about: "List who is known.", answer: reflect.TypeFor[usersJSON](), do: users},
 		{pattern: "PUT /api/v1/admin/users/{user}/banned", about: "Stop a user from submitting, or let them again.", body: reflect.TypeFor[banRequestJSON](), status: http.StatusNoContent, do: withBody(banUser)},
 		{pattern: "POST /api/v1/admin/submissions/{id}/hacked", about: "Take a submission out of the ranking, with the reason.", body: reflect.TypeFor[hackedRequestJSON](), status: http.StatusNoContent, do: withID(markHacked)},
+		{pattern: "DELETE /api/v1/admin/submissions/{id}/hacked", about: "Undo that: the submission counts as its runs say.", status: http.StatusNoContent, do: withID(unmarkHacked)},
 		{pattern: "POST /api/v1/admin/submissions/{id}/verify", about: "Evaluate a submission that is done once more; its results count beside the others.", body: reflect.TypeFor[verifyRequestJSON](), status: http.StatusNoContent, do: withID(verifyAgain)},
-		{pattern: "POST /api/v1/admin/boards/{board}/rejudge", about: "Evaluate everything that ranks once more, as after a change of the task; the results take the others' place.", answer: reflect.TypeFor[rejudgedJSON](), do: rejudge},
-		{pattern: "POST /api/v1/admin/boards/{board}/close", about: "End a board now.", status: http.StatusNoContent, do: closeBoard},
-		{pattern: "PUT /api/v1/admin/boards/{board}/limits", about: "Set all of a board's limits.", body: reflect.TypeFor[limitListJSON](), status: http.StatusNoContent, do: withBody(setLimits)},
+		{pattern: "PATCH /api/v1/admin/boards/{board}", about: "Change a board's settings; its history says who did and why.", body: reflect.TypeFor[boardEditJSON](), answer: reflect.TypeFor[boardEditedJSON](), do: withBody(editBoard)},
+		{pattern: "POST /api/v1/admin/boards/{board}/rejudge", about: "Evaluate submissions once more, as after a change of the task: those that rank, unless the request selects others. The results take the others' place.", body: reflect.TypeFor[rejudgeRequestJSON](), answer: reflect.TypeFor[rejudgedJSON](), do: rejudge},
+		{pattern: "GET /api/v1/admin/boards/{board}/rejudge", about: "How far the last re-evaluation is, and the ranks that it has changed.", answer: reflect.TypeFor[store.RejudgeReport](), do: rejudgeReport},
 		{pattern: "GET /api/v1/admin/accepting", about: "Whether submissions are taken.", answer: reflect.TypeFor[acceptingJSON](), do: accepting},
 		{pattern: "PUT /api/v1/admin/accepting", about: "Stop submissions on all instances, or start them again.", body: reflect.TypeFor[acceptingJSON](), answer: reflect.TypeFor[acceptingJSON](), do: withBody(putAccepting)},
 		{pattern: "GET /api/v1/admin/invites", about: "List invites.", query: []param{{"board", "string", "to this board alone"}}, answer: reflect.TypeFor[invitesJSON](), do: invites},

@@ -59,6 +59,10 @@ func banUser(c *call, in banRequestJSON) (any, error) {
 	return done(c, c.admin.Ban(c.ctx(), c.PathValue("user"), in.Banned))
 }
 
+func unmarkHacked(c *call, id int64) (any, error) {
+	return done(c, c.admin.UnmarkHacked(c.ctx(), id))
+}
+
 type hackedRequestJSON struct {
 	Why string `json:"why"` // for its owner
 }
@@ -83,25 +87,100 @@ func verifyAgain(c *call, id int64) (any, error) {
 	return done(c, c.admin.Verify(c.ctx(), id, in.GPU))
 }
 
+// A RejudgeRequest selects submissions to evaluate once more; what is left out
+// selects all.
+type rejudgeRequestJSON struct {
+	GPU    string     `json:"gpu,omitempty"`
+	UserID string     `json:"user_id,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`  // of arrival
+	Until  *time.Time `json:"until,omitempty"`  // which itself does not count
+	Status string     `json:"status,omitempty"` // succeeded, failed or timed_out; empty: only what ranks
+	All    bool       `json:"all,omitempty"`    // ranked or not
+	DryRun bool       `json:"dry_run,omitempty"`
+	Reason string     `json:"reason,omitempty"` // for the board's history
+}
+
 type rejudgedJSON struct {
-	Submissions int `json:"submissions"` // that are evaluated again, each GPU type counted
+	Submissions int      `json:"submissions"` // that are evaluated again, each GPU type counted
+	Runs        int      `json:"runs"`
+	GPUMinutes  *float64 `json:"gpu_minutes"` // that the runs take by how long such runs took lately; null: unknown
 }
 
 func rejudge(c *call) (any, error) {
-	n, err := c.admin.Rejudge(c.ctx(), c.board())
-	return rejudgedJSON{n}, err
+	var in rejudgeRequestJSON
+	if c.ContentLength != 0 { // without a body: what ranks
+		if err := c.json(&in); err != nil {
+			return nil, err
+		}
+	}
+	which := store.Rejudging{GPU: in.GPU, UserID: in.UserID, Status: in.Status, All: in.All, DryRun: in.DryRun, By: store.Author{Reason: in.Reason}}
+	if in.Since != nil {
+		which.Since = *in.Since
+	}
+	if in.Until != nil {
+		which.Until = *in.Until
+	}
+	planned, err := c.admin.Rejudge(c.ctx(), c.board(), which)
+	return rejudgedJSON{planned.Submissions, planned.Runs, orNil(planned.Took.Minutes())}, err
 }
 
-func closeBoard(c *call) (any, error) {
-	return done(c, c.admin.CloseBoard(c.ctx(), c.board(), time.Now()))
+func rejudgeReport(c *call) (any, error) {
+	return c.admin.RejudgeReport(c.ctx(), c.board())
 }
 
-type limitListJSON struct {
-	Limits []limitJSON `json:"limits"`
+// A BoardEdit is what to change of a board; what is left out stays.
+type boardEditJSON struct {
+	Deadline    *time.Time   `json:"deadline,omitempty"`
+	JudgeLate   bool         `json:"judge_late,omitempty"` // submissions that are there are late or not by the new deadline
+	Visibility  *string      `json:"visibility,omitempty"` // public or closed
+	ShowCode    *string      `json:"show_code,omitempty"`  // never or after
+	Reuse       *bool        `json:"reuse,omitempty"`
+	GPUs        []string     `json:"gpus,omitempty"`
+	Limits      *[]limitJSON `json:"limits,omitempty"` // all there are then
+	Harness     *string      `json:"harness,omitempty"`
+	Sandbox     *string      `json:"sandbox,omitempty"`
+	ClearTiming *bool        `json:"clear_timing,omitempty"`
+	Ties        *bool        `json:"ties,omitempty"`
+	Reason      string       `json:"reason,omitempty"` // for the board's history
 }
 
-func setLimits(c *call, in limitListJSON) (any, error) {
-	return done(c, c.admin.SetLimits(c.ctx(), c.board(), mapped(in.Limits, func(l limitJSON) store.Limit { return store.Limit(l) })))
+type boardEditedJSON struct {
+	Changes []editJSON `json:"changes"`
+}
+
+// An Edit is one setting that was changed; old and new are empty for long texts.
+type editJSON struct {
+	Field string `json:"field"`
+	Old   string `json:"old"`
+	New   string `json:"new"`
+}
+
+func editBoard(c *call, in boardEditJSON) (any, error) {
+	change, err := c.admin.SetBoard(c.ctx(), c.board(), func(b *store.Board) error {
+		set(&b.Deadline, in.Deadline)
+		set(&b.Visibility, in.Visibility)
+		set(&b.ShowCode, in.ShowCode)
+		set(&b.Reuse, in.Reuse)
+		set(&b.Policy.Harness, in.Harness)
+		set(&b.Policy.Sandbox, in.Sandbox)
+		set(&b.Policy.ClearTiming, in.ClearTiming)
+		set(&b.Policy.Ties, in.Ties)
+		if in.GPUs != nil {
+			b.GPUs = in.GPUs
+		}
+		if in.Limits != nil {
+			b.Limits = mapped(*in.Limits, func(l limitJSON) store.Limit { return store.Limit(l) })
+		}
+		return nil
+	}, store.SetOptions{By: store.Author{Reason: in.Reason}, JudgeLate: in.JudgeLate})
+	return boardEditedJSON{mapped(change.Parts, func(e store.Edit) editJSON { return editJSON(e) })}, err
+}
+
+// set puts a value that a request has in the place of the one there is.
+func set[T any](value *T, wanted *T) {
+	if wanted != nil {
+		*value = *wanted
+	}
 }
 
 type acceptingJSON struct {

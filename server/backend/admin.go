@@ -1,9 +1,11 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -51,18 +53,21 @@ func (a *Admin) Verify(ctx context.Context, id int64, gpu string) error {
 	return nil
 }
 
-// Rejudge plans an evaluation for every submission that ranks on a board, as after
-// a change of its task, and returns how many those are. One that is being
-// evaluated anyway is left out.
+// Rejudge plans evaluations as [store.Store.Rejudge] does. The history names the
+// admin.
 //
-// Errors: [store.ErrNotFound].
-func (a *Admin) Rejudge(ctx context.Context, board string) (n int, err error) {
-	n, err = a.PlanBoard(ctx, strings.ToLower(board), queue.PriorityBulk)
-	if n > 0 {
+// Errors: [store.ErrNotFound], [*store.Refusal].
+func (a *Admin) Rejudge(ctx context.Context, board string, which store.Rejudging) (store.Rejudged, error) {
+	which.Priority, which.By.Name = queue.PriorityBulk, a.name()
+	planned, err := a.Store.Rejudge(ctx, strings.ToLower(board), which)
+	if planned.Runs > 0 && !which.DryRun {
 		a.b.o.Queue.Wake()
 	}
-	return n, err
+	return planned, err
 }
+
+// name is the admin's, as the history of a board shows it.
+func (a *Admin) name() string { return cmp.Or(a.v.Name, a.v.ID, "admin token") }
 
 // MarkHacked takes a submission out of the ranking, and cancels what runs of it.
 //
@@ -89,18 +94,23 @@ func (a *Admin) NewInvites(ctx context.Context, boards []string, n int) ([]strin
 	return a.Store.NewInvites(ctx, names, n)
 }
 
-// SetVisibility makes a board public or closed.
+// SetBoard changes a board's settings, see [store.Store.SetBoard]. The history names
+// the admin.
 //
-// Errors: [store.ErrNotFound], [*store.Refusal].
-func (a *Admin) SetVisibility(ctx context.Context, board, visibility string) error {
-	if visibility != store.Public && visibility != store.Closed {
-		return store.NewRefusal(store.Invalid, "visibility: want %s or %s", store.Public, store.Closed)
-	}
-	found, err := a.b.Board(ctx, a.v, board)
-	if err != nil {
-		return err
-	}
-	found.Visibility = visibility
-	_, err = a.SaveBoards(ctx, []store.Board{*found}, store.SaveOptions{})
-	return err
+// Errors: [store.ErrNotFound]; [*store.Refusal], also for a new GPU type that
+// evaluates no submissions.
+func (a *Admin) SetBoard(ctx context.Context, board string, edit func(*store.Board) error, opts store.SetOptions) (store.Change, error) {
+	opts.By.Name = a.name()
+	return a.Store.SetBoard(ctx, strings.ToLower(board), func(b *store.Board) error {
+		had := b.GPUs
+		if err := edit(b); err != nil {
+			return err
+		}
+		for _, gpu := range b.GPUs {
+			if err := a.b.serves(gpu); err != nil && !slices.Contains(had, gpu) {
+				return err
+			}
+		}
+		return nil
+	}, opts)
 }

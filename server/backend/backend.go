@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -33,6 +34,19 @@ var ErrForbidden = errors.New("not allowed")
 type Options struct {
 	Store *store.Store
 	Queue Queue
+	Fleet pipelines.Table // GPU types that evaluate submissions; empty: any
+}
+
+// serves returns an error for a GPU type that evaluates no submissions.
+func (b *Backend) serves(gpu string) error {
+	if len(b.o.Fleet) == 0 {
+		return nil
+	}
+	_, err := b.o.Fleet.Lookup(gpu)
+	if err != nil {
+		err = store.NewRefusal(store.UnknownGPU, "%v", err)
+	}
+	return err
 }
 
 // A Backend may be used from many goroutines.

@@ -30,6 +30,13 @@ func (r *rig) as(t *testing.T, v backend.Viewer) *backend.Admin {
 	return a
 }
 
+// end makes now a board's deadline.
+func (r *rig) end(t *testing.T, board string) error {
+	t.Helper()
+	_, err := r.as(t, admin).SetBoard(context.Background(), board, func(b *store.Board) error { b.Deadline = time.Now(); return nil }, store.SetOptions{})
+	return err
+}
+
 var (
 	nobody = backend.Viewer{}
 	ann    = backend.Viewer{ID: "7", Name: "ann"}
@@ -166,7 +173,8 @@ func TestDeadlineAndLimits(t *testing.T) {
 	both(t, func(t *testing.T, r *rig) {
 		ctx := context.Background()
 		id := r.submit(t, ann, request())
-		if err := r.as(t, admin).SetLimits(ctx, "sort", []store.Limit{{Category: schema.ModeLeaderboard, PerHour: 2}}); err != nil {
+		limits := []store.Limit{{Category: schema.ModeLeaderboard, PerHour: 2}}
+		if _, err := r.as(t, admin).SetBoard(ctx, "sort", func(b *store.Board) error { b.Limits = limits; return nil }, store.SetOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if limits, err := r.Limits(ctx, nobody, "sort"); err != nil || len(limits) != 1 || limits[0].PerHour != 2 {
@@ -182,7 +190,7 @@ func TestDeadlineAndLimits(t *testing.T) {
 		if err := r.Delete(ctx, ann, id); why(err) != store.OverLimit {
 			t.Errorf("Delete of what counts: %v, want OverLimit", err)
 		}
-		if err := r.as(t, admin).CloseBoard(ctx, "sort", time.Now()); err != nil {
+		if err := r.end(t, "sort"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Submit(ctx, bob, request()); why(err) != store.AfterDeadline {
@@ -214,10 +222,17 @@ func TestWhoSeesWhat(t *testing.T) {
 		if _, err := r.Submission(ctx, bob, id); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("while it waits others see %v, want ErrNotFound", err)
 		}
-		servertest.Evaluate(t, r.s, nil)
+		servertest.Evaluate(t, r.s, func(p store.PlannedRun) *schema.Result {
+			result := servertest.Result(p.Mode, true, 1000)
+			result.System.Hostname = "rack-17"
+			return result
+		})
 		own, err := r.Submission(ctx, ann, id)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if strings.Contains(string(own.Reports[0].Raw), "rack-17") || own.Reports[0].Result.System.Hostname != "" || own.Job.Heartbeat.Second() != 0 {
+			t.Errorf("its owner sees the machine's name, or when the secret run ended: %v", own.Job.Heartbeat)
 		}
 		if own.Wait != nil || len(own.Reports) != 1 || len(own.Runs) != 6 || own.Runs[0].Meta == nil {
 			t.Errorf("its owner sees %d reports, %d runs, want 1, 6, with what they printed", len(own.Reports), len(own.Runs))
@@ -228,7 +243,7 @@ func TestWhoSeesWhat(t *testing.T) {
 			}
 		}
 		full, err := r.Submission(ctx, admin, id)
-		if err != nil || full.Own || full.Runs[5].Score == nil || !full.Runs[5].Secret {
+		if err != nil || !strings.Contains(string(full.Reports[0].Raw), "rack-17") || full.Own || full.Runs[5].Score == nil || !full.Runs[5].Secret {
 			t.Errorf("an admin sees %+v, %v, want the secret score", full, err)
 		}
 		for _, v := range []backend.Viewer{nobody, bob} {
@@ -245,7 +260,7 @@ func TestWhoSeesWhat(t *testing.T) {
 				}
 			}
 		}
-		if err := r.as(t, admin).CloseBoard(ctx, "sort", time.Now()); err != nil {
+		if err := r.end(t, "sort"); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := r.Submission(ctx, bob, id); err != nil || !s.ShowCode || s.Code == "" {
@@ -392,8 +407,8 @@ func TestVerifyAndRejudge(t *testing.T) {
 		if list, _, err := r.Ranking(ctx, nobody, "sort", "B200", 0, 0); err != nil || len(list) != 1 || list[0].SubmissionID != id {
 			t.Errorf("the ranking on the other GPU type = %+v, %v", list, err)
 		}
-		if n, err := r.as(t, admin).Rejudge(ctx, "Sort"); n != 2 || err != nil {
-			t.Errorf("Rejudge = %d, %v, want 2", n, err)
+		if got, err := r.as(t, admin).Rejudge(ctx, "Sort", store.Rejudging{}); got.Submissions != 2 || err != nil {
+			t.Errorf("Rejudge = %+v, %v, want 2 submissions", got, err)
 		}
 	})
 }

@@ -109,6 +109,17 @@ func (b *Backend) History(ctx context.Context, v Viewer, board, gpu, user string
 	return b.o.Store.History(ctx, found.Name, gpu, user)
 }
 
+// Changes lists how a board's settings were changed, the latest first.
+//
+// Errors: [store.ErrNotFound].
+func (b *Backend) Changes(ctx context.Context, v Viewer, board string) ([]store.BoardChange, error) {
+	found, err := b.Board(ctx, v, board)
+	if err != nil {
+		return nil, err
+	}
+	return b.o.Store.BoardChanges(ctx, found.Name)
+}
+
 // Line lists what runs and what waits. Runs of boards that the viewer may not see
 // are counted and not listed.
 func (b *Backend) Line(ctx context.Context, v Viewer) ([]GPUStatus, error) {

@@ -49,11 +49,21 @@ func (b *Backend) Submission(ctx context.Context, v Viewer, id int64) (*Submissi
 	if s.CanRerun, err = b.canRerun(ctx, v, p); err != nil {
 		return nil, err
 	}
-	if !v.Admin {
-		blur(p.Runs)
-	}
 	if s.Reports, err = b.o.Store.Reports(ctx, id); err != nil {
 		return nil, err
+	}
+	if !v.Admin {
+		blur(p)
+		for i := range s.Reports { // the name of a vendor's machine is not for submitters
+			r := &s.Reports[i]
+			if r.Result.System.Hostname == "" {
+				continue
+			}
+			r.Result.System.Hostname = ""
+			if r.Raw, err = r.Result.Encode(); err != nil {
+				return nil, fmt.Errorf("the report of run %s: %w", r.RunID, err)
+			}
+		}
 	}
 	if len(p.Open) > 0 {
 		wait, waits, err := b.o.Queue.Wait(ctx, id)
@@ -92,13 +102,14 @@ func (b *Backend) redactForOthers(ctx context.Context, v Viewer, s *Submission) 
 }
 
 // blur hides how long secret runs took, and with what score. Who polls still sees
-// about when they ended.
-func blur(runs []store.PolledRun) {
-	for i := range runs {
-		if r := &runs[i]; r.Secret {
+// about when they ended. The heartbeat is that of their end, too.
+func blur(p *store.Polled) {
+	for i := range p.Runs {
+		if r := &p.Runs[i]; r.Secret {
 			r.Score = nil
 			r.End = r.End.Truncate(time.Minute)
 			r.Start = r.End
+			p.Job.Heartbeat = p.Job.Heartbeat.Truncate(time.Minute)
 		}
 	}
 }
@@ -157,6 +168,9 @@ func (b *Backend) Delete(ctx context.Context, v Viewer, id int64) error {
 	p, err := b.own(ctx, v, id)
 	if err != nil {
 		return err
+	}
+	if p.Hacked && !v.Admin {
+		return fmt.Errorf("submission %d is marked as hacked: only an admin deletes it: %w", id, ErrForbidden)
 	}
 	if counts := time.Until(p.Time.Add(time.Hour)); !v.Admin && counts > 0 {
 		limits, err := b.o.Store.Limits(ctx, p.Board)
@@ -303,6 +317,9 @@ func (r *Request) direct() error {
 
 // accept stores a submission and says that there is work.
 func (b *Backend) accept(ctx context.Context, in store.Submission) (*store.Accepted, error) {
+	if err := b.serves(in.GPU); err != nil {
+		return nil, err
+	}
 	if in.Time.IsZero() {
 		in.Time = time.Now()
 	}

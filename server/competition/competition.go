@@ -23,6 +23,7 @@ type competition struct {
 	Name        string    `yaml:"name"`
 	Deadline    string    `yaml:"deadline"`
 	Description string    `yaml:"description"`
+	Visibility  string    `yaml:"visibility"` // public or closed; "": as it is. Ours
 	Problems    []problem `yaml:"problems"`
 }
 
@@ -31,6 +32,8 @@ type problem struct {
 	Name      string   `yaml:"name"`
 	Deadline  string   `yaml:"deadline"` // "": the competition's
 	GPUs      []string `yaml:"gpus"`     // none: the task's
+
+	Visibility string `yaml:"visibility"` // "": the competition's. Ours
 }
 
 // Read loads a file and all its tasks. It reports every fault.
@@ -69,7 +72,7 @@ func Read(name string) ([]store.Board, error) {
 			faults = append(faults, fmt.Errorf("%s: %w", at, err))
 			continue
 		}
-		b := store.Board{Name: p.Name, Deadline: deadline, Description: t.Description, GPUs: p.GPUs, Task: t}
+		b := store.Board{Name: p.Name, Deadline: deadline, Description: t.Description, GPUs: p.GPUs, Task: t, Visibility: cmp.Or(p.Visibility, c.Visibility)}
 		if len(b.GPUs) == 0 {
 			b.GPUs = t.GPUs
 		}

@@ -17,7 +17,8 @@ import (
 
 // Options say where to look.
 type Options struct {
-	Store    *store.Store
+	Store    *store.Store     // nil: Fault is why it could not be opened
+	Fault    error
 	Launcher *launcher.Client // nil: agents are not looked at
 	Fleet    pipelines.Table
 	Age      time.Duration // how old something must be to count as stuck
@@ -33,6 +34,8 @@ const (
 	foundStandings = "standings"     // they are not what the runs say
 	foundSilence   = "silence"       // events came once, and do not any more
 	foundMachines  = "machines"      // a GPU type of an open board that no agent serves
+	foundDatabase  = "database"      // it does not answer
+	foundBuildkite = "buildkite"     // its API does not answer
 )
 
 // A Diagnosis is what [Run] found.
@@ -52,18 +55,28 @@ type Finding struct {
 	ToDo       string `json:"to_do"`
 }
 
-// Run makes a diagnosis.
-func Run(ctx context.Context, o Options) (*Diagnosis, error) {
+// Run makes a diagnosis. A database or an API that does not answer is a finding,
+// beside what can be found without it.
+func Run(ctx context.Context, o Options) *Diagnosis {
 	d := &Diagnosis{Found: []Finding{}}
-	for _, look := range []func(context.Context, *store.Store) ([]Finding, error){o.stuck, o.pastDeadline, o.standings, o.silence, o.machines} {
-		found, err := look(ctx, o.Store)
-		if err != nil {
-			return nil, err
+	fault := o.Fault
+	var boards []store.Board
+	if o.Store != nil {
+		for _, look := range []func(context.Context, *store.Store) ([]Finding, error){o.stuck, o.pastDeadline, o.standings, o.silence} {
+			found, err := look(ctx, o.Store)
+			d.Found = append(d.Found, found...)
+			fault = cmp.Or(fault, err)
 		}
-		d.Found = append(d.Found, found...)
+		var err error
+		boards, err = o.Store.Boards(ctx)
+		fault = cmp.Or(fault, err)
 	}
+	if fault != nil {
+		d.Found = append(d.Found, Finding{Kind: foundDatabase, Text: text.Line(fault.Error(), 500), ToDo: "look at the database, at --database and at the network"})
+	}
+	d.Found = append(d.Found, o.machines(ctx, boards)...)
 	d.OK = len(d.Found) == 0
-	return d, nil
+	return d
 }
 
 // stuck says what has not finished for long, by its reason.
@@ -143,20 +156,15 @@ func (o *Options) silence(ctx context.Context, s *store.Store) ([]Finding, error
 
 // machines says which GPU types of open boards no agent serves. Without a
 // launcher nothing is asked.
-func (o *Options) machines(ctx context.Context, s *store.Store) ([]Finding, error) {
+func (o *Options) machines(ctx context.Context, boards []store.Board) (found []Finding) {
 	if o.Launcher == nil {
-		return nil, nil
-	}
-	boards, err := s.Boards(ctx)
-	if err != nil {
-		return nil, err
+		return nil
 	}
 	agents, err := o.Launcher.Agents(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing agents: %w", err)
+		return []Finding{{Kind: foundBuildkite, Text: text.Line(err.Error(), 500), ToDo: "look at BUILDKITE_API_TOKEN (scope read_agents), at the organization and at the network"}}
 	}
 	count := launcher.ByQueue(agents)
-	var found []Finding
 	for _, b := range boards {
 		for _, gpu := range b.GPUs {
 			row, err := o.Fleet.Lookup(gpu)
@@ -174,5 +182,5 @@ func (o *Options) machines(ctx context.Context, s *store.Store) ([]Finding, erro
 			found = append(found, f)
 		}
 	}
-	return found, nil
+	return found
 }

@@ -173,6 +173,40 @@ func TestCancelledSubmissionLeavesNoBuild(t *testing.T) {
 	}
 }
 
+// A command that cancels, deletes or marks a submission, or deletes its board, cannot
+// cancel builds: the process that works on the run does.
+func TestChangesByCommandsLeaveNoBuild(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, r *rig, id int64) error{
+		"cancel": func(ctx context.Context, r *rig, id int64) error {
+			_, err := r.s.CancelSubmission(ctx, id, "no longer wanted")
+			return err
+		},
+		"delete": func(ctx context.Context, r *rig, id int64) error { return r.s.Delete(ctx, id) },
+		"hacked": func(ctx context.Context, r *rig, id int64) error { return r.s.MarkHacked(ctx, id, "it cheats") },
+		"board": func(ctx context.Context, r *rig, _ int64) error {
+			_, err := r.s.DeleteBoard(ctx, "sort", true)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, servertest.SQLite(t), func(o *Options) { o.Lease = 2 * time.Second })
+			id := r.submit("1")
+			r.run()
+			r.await(Created)
+			build := r.builds()[0].ID
+			if err := change(context.Background(), r, id); err != nil {
+				t.Fatal(err)
+			}
+			waiting, stop := context.WithTimeout(context.Background(), patience)
+			defer stop()
+			if b, err := r.standIn.Engine.Wait(waiting, build); err != nil || b.State != "canceled" {
+				t.Errorf("its build is %s, %v", b.State, err)
+			}
+		})
+	}
+}
+
 // A process that stops leaves its builds alone, and the next one takes them over at
 // once.
 func TestNextProcessAdoptsBuilds(t *testing.T) {

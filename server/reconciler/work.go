@@ -43,6 +43,7 @@ func (w *work) do(ctx context.Context) {
 	switch {
 	case lost:
 		w.r.o.Log.Info("a run is somebody else's, or was cancelled", "run", w.p.RunID, "submission", w.p.Submission)
+		w.disown(ctx)
 	case ctx.Err() != nil:
 		w.giveBack(ctx, 0)
 	case end.err != nil:
@@ -206,7 +207,7 @@ func (w *work) create(ctx context.Context, s launcher.Submission) (*launcher.Run
 	defer stop()
 	err = w.insist(keeping, func() error { return w.r.o.Store.Built(keeping, w.p, int64(run.Build), run.BuildURL) })
 	if errors.Is(err, store.ErrLeaseLost) {
-		w.disown(keeping, run)
+		w.disown(keeping)
 	}
 	if err != nil {
 		return nil, end{err, w.r.shortPause}
@@ -219,20 +220,27 @@ func (w *work) create(ctx context.Context, s launcher.Submission) (*launcher.Run
 	return run, end{}
 }
 
-// disown cancels a build that was made while the lease was lost, unless it is the
-// one that the new holder has.
-func (w *work) disown(ctx context.Context, run *launcher.Run) {
+// disown cancels the build of a run whose lease was lost, unless another process may
+// have the run. Whoever cancels, deletes or marks a submission, or deletes its board, may be
+// a command that knows nothing of Buildkite.
+func (w *work) disown(ctx context.Context) {
+	build := w.build.Load()
+	if build == 0 {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer stop()
 	runs, err := w.r.o.Store.PlannedRuns(ctx, w.p.Submission)
 	for _, p := range runs {
-		if p.RunID == w.p.RunID && (p.BuildNumber == int64(run.Build) || p.BuildNumber == 0 && p.State != store.StateFinished) {
-			return // the new holder has it, or will find it
+		if p.RunID == w.p.RunID && p.State != store.StateFinished && (p.BuildNumber == build || p.BuildNumber == 0) {
+			return // the new holder has the build, or will find it
 		}
 	}
 	if err == nil || errors.Is(err, store.ErrNotFound) {
-		err = w.r.o.Launcher.Cancel(ctx, run.Build)
+		err = w.r.o.Launcher.Cancel(ctx, int(build))
 	}
 	if err != nil {
-		w.r.o.Log.Warn("a build that nobody wants goes on", "build", run.Build, "run", w.p.RunID, "error", err)
+		w.r.o.Log.Warn("a build that nobody wants goes on", "build", build, "run", w.p.RunID, "error", err)
 	}
 }
 

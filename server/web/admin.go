@@ -168,11 +168,9 @@ func administer(r *request, a *backend.Admin) (said string, codes []string, err 
 			return "User " + text.Line(user, maxName) + " may not submit any more.", nil, err
 		}
 		return "User " + text.Line(user, maxName) + " may submit again.", nil, err
-	case "rejudge":
-		n, err := a.Rejudge(ctx, board)
-		return format.Count(n, "submission") + " of " + name(board) + " will be judged once more.", nil, err
-	case "close":
-		return name(board) + " has ended.", nil, a.CloseBoard(ctx, strings.ToLower(board), time.Now())
+	case "end":
+		_, err := a.SetBoard(ctx, board, func(b *store.Board) error { b.Deadline = r.now; return nil }, store.SetOptions{})
+		return name(board) + " has ended.", nil, err
 	case "invite":
 		n, err := strconv.Atoi(r.PostFormValue("n"))
 		if err != nil {

@@ -44,6 +44,7 @@ type boardPage struct {
 
 	Description template.HTML
 	Terms       []view.Term // what holds on the board
+	Changes     []store.BoardChange
 
 	Queue    string          // what waits for this GPU type, one sentence
 	Off      string          // why nothing runs there
@@ -126,6 +127,9 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 		if err := fill(r, b, gpu, page); err != nil {
 			return err
 		}
+	}
+	if page.Changes, err = s.Backend.Changes(ctx, r.viewer, b.Name); err != nil {
+		return err
 	}
 	page.Description = describe(b.Description)
 	if page.Description == "" && b.Task != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -217,11 +218,10 @@ func TestAdmin(t *testing.T) {
 	has(t, "the list of users", w.get(boss, "/admin?q=bob"), "banned", "Unban")
 	lacks(t, "the search for bob", w.get(boss, "/admin?q=bob"), "warp_divergence</bdi></a></th>")
 	act("may submit again", url.Values{"do": {"unban"}, "user": {bob}})
-	act("will be judged once more", url.Values{"do": {"rejudge"}, "board": {"conv2d"}})
 	act("2 invites to secret-lab", url.Values{"do": {"invite"}, "board": {"secret-lab"}, "n": {"2"}})
 	has(t, "the list of invites", w.get(boss, "/admin?invites=secret-lab"), w.code, "Revoke")
 	act("The invite is gone", url.Values{"do": {"revoke"}, "code": {w.code}})
-	act("sort-v2 has ended", url.Values{"do": {"close"}, "board": {"sort-v2"}})
+	act("sort-v2 has ended", url.Values{"do": {"end"}, "board": {"sort-v2"}})
 	for _, form := range []url.Values{{"do": {"nonsense"}}, {"do": {"invite"}, "board": {"secret-lab"}, "n": {"many"}}, {"do": {"ban"}, "user": {"4711"}}} {
 		if a := w.post(boss, "/admin", "/admin", form); a.StatusCode < 400 || a.StatusCode >= 500 {
 			t.Errorf("%v: %d, want a refusal", form, a.StatusCode)
@@ -232,8 +232,54 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("marking as hacked: %d", a.StatusCode)
 	}
 	has(t, "a submission that does not count", w.get(alice, path), "does not count")
+	if a := w.post(alice, path, path+"/delete", nil); a.StatusCode != 403 {
+		t.Errorf("deleting one's own submission that is marked as hacked: %d, want 403", a.StatusCode)
+	}
+	has(t, "an admin's view of it", w.get(boss, path), "/unhack")
+	if a := w.post(boss, path, path+"/unhack", nil); a.StatusCode != 303 {
+		t.Errorf("taking the mark away: %d", a.StatusCode)
+	}
+	lacks(t, "a submission without the mark", w.get(alice, path), "does not count")
 	if a := w.post(boss, submissionPath(w.others), submissionPath(w.others)+"/verify", url.Values{"gpu": {""}}); a.StatusCode != 303 {
 		t.Errorf("verifying: %d\n%s", a.StatusCode, a.body)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	w := newWorld(t)
+	path := "/admin/b/conv2d"
+	for _, as := range []string{"", alice} {
+		if a := w.do(as, "GET", path, nil, nil); a.StatusCode != 403 {
+			t.Errorf("the settings as %q: %d, want 403", as, a.StatusCode)
+		}
+	}
+	if a := w.post(alice, "/u/"+alice, path, url.Values{"do": {"set"}}); a.StatusCode != 403 {
+		t.Errorf("changing the settings as a user: %d, want 403", a.StatusCode)
+	}
+	has(t, "the settings", w.get(boss, path), "Deadline, UTC", "Evaluate again")
+	form := url.Values{"do": {"set"}, "deadline": {"2100-01-01T18:00"}, "gpus": {"H100"}, "limits": {"test=6"}, "visibility": {"closed"}, "show_code": {"never"}, "reuse": {"yes"},
+		"harness": {""}, "sandbox": {""}, "clear_timing": {"no"}, "ties": {"yes"}, "reason": {"the finals begin"}}
+	act := func(want string, form url.Values) {
+		t.Helper()
+		if a := w.post(boss, path, path, form); a.StatusCode != 200 || !strings.Contains(a.body, want) {
+			t.Errorf("%v: %d, want %q\n%.2000s", form, a.StatusCode, want, a.body)
+		}
+	}
+	act("visibility: public → closed", form)
+	act("Nothing was changed.", form)
+	has(t, "the board, which an admin sees", w.get(boss, "/b/conv2d"), "Changes of the settings", "the finals begin")
+	if a := w.do(alice, "GET", "/b/conv2d", nil, nil); a.StatusCode != 404 {
+		t.Errorf("the closed board for a user without an invite: %d, want 404", a.StatusCode)
+	}
+	act("That would be", url.Values{"do": {"preview"}, "which": {"all"}})
+	act("Will be evaluated again", url.Values{"do": {"rejudge"}, "which": {"ranked"}, "reason": {"the reference was wrong"}})
+	has(t, "the settings after it", w.get(boss, path), "The last time", "the reference was wrong")
+	for name, change := range map[string][2]string{"deadline": {"deadline", "soon"}, "limit": {"limits", "many"}, "GPU types": {"gpus", ""}, "visibility": {"visibility", "secret"}, "do": {"do", "nonsense"}} {
+		wrong := maps.Clone(form)
+		wrong.Set(change[0], change[1])
+		if a := w.post(boss, path, path, wrong); a.StatusCode < 400 || a.StatusCode >= 500 {
+			t.Errorf("a wrong %s: %d, want a refusal", name, a.StatusCode)
+		}
 	}
 }
 

@@ -292,14 +292,17 @@ func (s *site) actOnSubmission(r *request) error {
 		if receipt, err = s.Backend.Rerun(ctx, r.viewer, id); err == nil {
 			to = submissionPath(receipt.ID)
 		}
-	case "verify", "hacked":
+	case "verify", "hacked", "unhack":
 		var a *backend.Admin
 		if a, err = s.Backend.Admin(r.viewer); err != nil {
 			return err
 		}
-		if r.PathValue("act") == "verify" {
+		switch r.PathValue("act") {
+		case "verify":
 			err = a.Verify(ctx, id, r.PostFormValue("gpu"))
-		} else {
+		case "unhack":
+			err = a.UnmarkHacked(ctx, id)
+		default:
 			err = a.MarkHacked(ctx, id, cmp.Or(text.Line(r.PostFormValue("why"), 200), "marked by an admin"))
 		}
 	default:

@@ -83,7 +83,7 @@ func New(opts Options) http.Handler {
 		panic(err) // a fault of the build: what is embedded cannot be read
 	}
 	functions := template.FuncMap{
-		"asset": s.assets.path, "boardPath": boardPath, "submissionPath": submissionPath, "userPath": userPath,
+		"asset": s.assets.path, "boardPath": boardPath, "submissionPath": submissionPath, "userPath": userPath, "settingsPath": settingsPath,
 		"when":     func(t time.Time) view.Moment { return newMoment(t, s.Now()) },
 		"deadline": func(t time.Time) string { return deadline(t, s.Now()) },
 		"open":     func(t time.Time) bool { return s.Now().Before(t) },
@@ -96,7 +96,7 @@ func New(opts Options) http.Handler {
 		"rank": rank, "share": share, "behind": behind, "interval": interval, "lasted": lasted, "machine": machineOf, "machines": machines,
 		"tally": tally, "templateFile": templateFile,
 	}
-	for _, page := range []string{"start", "board", "submission", "log", "queue", "user", "admin", "login", "error"} {
+	for _, page := range []string{"start", "board", "submission", "log", "queue", "user", "admin", "settings", "login", "error"} {
 		s.templates[page] = template.Must(view.NewTemplate(page).Funcs(functions).
 			ParseFS(templateFiles, "templates/frame.html", "templates/parts.html", "templates/"+page+".html"))
 	}
@@ -115,6 +115,7 @@ func (s *site) routes() http.Handler {
 		"GET /queue":           s.queue,
 		"GET /u/{id}":          s.user,
 		"GET /admin":           s.admin,
+		"GET /admin/b/{board}": s.settings,
 		"GET /login":           s.logIn,
 
 		"GET /templates/{board}/{n}": s.template,
@@ -132,10 +133,11 @@ func (s *site) routes() http.Handler {
 		mux.HandleFunc(pattern, s.answer(show))
 	}
 	for pattern, act := range map[string]func(*request) error{
-		"POST /b/{board}":    s.submit,
-		"POST /s/{id}/{act}": s.actOnSubmission,
-		"POST /u/{id}":       s.actOnSelf,
-		"POST /admin":        s.actAsAdmin,
+		"POST /b/{board}":       s.submit,
+		"POST /s/{id}/{act}":    s.actOnSubmission,
+		"POST /u/{id}":          s.actOnSelf,
+		"POST /admin":           s.actAsAdmin,
+		"POST /admin/b/{board}": s.actOnBoard,
 	} {
 		mux.HandleFunc(pattern, s.answer(s.form(act)))
 	}

@@ -150,6 +150,8 @@ var tables = []struct {
 	{"own.report", false, []string{"run_id", "submission_id", "body", "created_at", "task"}},
 	{"own.session", false, []string{"hash", "user_id", "created_at", "until"}},
 	{"own.setting", false, []string{"name", "value"}},
+	{"own.board_change", true, []string{"id", "leaderboard_id", "changed_at", "author", "reason", "field", "old", "new"}},
+	{"own.rejudging", false, []string{"leaderboard_id", "started_at", "author", "reason", "ranking"}},
 	{"own.announced", false, []string{"leaderboard_id", "gpu", "top"}},
 }
 
