@@ -2,7 +2,6 @@ package schema
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -107,6 +106,7 @@ const (
 	tellAuthor   = "Nothing: tell the task's author. Your submission was not judged."
 	otherMachine = "Nothing: the job is run again on another machine. Your submission was not judged."
 	runAgain     = "Nothing: the job is run again. Your submission was not judged."
+	runYourself  = "This was not your submission's fault, and it was not judged. Run it again."
 	submitAgain  = "Submit again if you did not end it yourself."
 	correct      = "Correct the submission, and submit again."
 )
@@ -223,16 +223,34 @@ func (o Outcome) Disclosure() Disclosure { return o.row().disclosure }
 // Next returns what the reader can do, in one sentence; "" if there is nothing to do.
 func (o Outcome) Next() string { return o.row().next }
 
+// NextAtLast is [Outcome.Next] for a job that is not run again by itself, because all
+// of its attempts are used up.
+func (o Outcome) NextAtLast() string {
+	switch o.Fault {
+	case FaultMachine, FaultRunner:
+		return runYourself
+	}
+	return o.Next()
+}
+
+// FindOutcome returns the outcome of that name, and whether there is one.
+func FindOutcome(name string) (Outcome, bool) {
+	for _, r := range outcomes {
+		if r.Name == name {
+			return r.Outcome, true
+		}
+	}
+	return Outcome{}, false
+}
+
 // NewOutcome returns the outcome of that name with words in place of its usual
 // ones, unless words is empty. A name that is not in [Outcomes] is a fault of
 // the caller and becomes OutcomeRunner, saying so.
 func NewOutcome(name, words string) Outcome {
-	all := Outcomes()
-	at := slices.IndexFunc(all, func(o Outcome) bool { return o.Name == name })
-	if at < 0 {
+	o, known := FindOutcome(name)
+	if !known {
 		return NewOutcome(OutcomeRunner, fmt.Sprintf("no outcome is called %q", name))
 	}
-	o := all[at]
 	if words != "" {
 		o.Text = text.Storable(words)
 	}

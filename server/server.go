@@ -87,7 +87,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	r.Store, r.Launcher, r.Fleet, r.Log, r.Observe = o.Store, o.Launcher, o.Fleet, o.Log, s.metrics.observe
 	s.reconciler = reconciler.New(r)
 	s.backend = backend.New(backend.Options{Store: o.Store, Queue: s.reconciler, Fleet: o.Fleet})
-	s.identity, err = identity.New(identity.Options{Store: o.Store, Signing: signing, PublicURL: o.PublicURL, AdminToken: o.AdminToken, Admins: o.Admins, Providers: o.Providers, Log: o.Log})
+	s.identity, err = identity.New(identity.Options{Store: o.Store, Signing: signing, PublicURL: o.PublicURL, AdminToken: o.AdminToken, Admins: o.Admins, Providers: o.Providers, Enclose: web.Enclose(o.Name), Log: o.Log})
 	if err != nil {
 		return nil, err
 	}

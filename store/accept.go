@@ -224,8 +224,8 @@ func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID 
 	}
 	runID, now := database.NewID(), t.now()
 	// Without the times at which it began and finished: nothing ran.
-	t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, build_number, build_id, free_at, created_at, changed_at)
-		SELECT $1, $2, gpu, mode, secret, priority, state, build_number, build_id, $4, $4, $4 FROM own.planned_run WHERE run_id = $3`, runID, id, old, now)
+	t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, build_number, build_id, result_outcome, free_at, created_at, changed_at)
+		SELECT $1, $2, gpu, mode, secret, priority, state, build_number, build_id, result_outcome, $4, $4, $4 FROM own.planned_run WHERE run_id = $3`, runID, id, old, now)
 	t.exec(`INSERT INTO own.report (run_id, submission_id, body, task, created_at) SELECT $1, $2, body, task, $4 FROM own.report WHERE run_id = $3`, runID, id, old, now)
 	t.copyRuns(from, id, in.GPU)
 	t.finish(id)

@@ -40,6 +40,8 @@ type PlannedRun struct {
 	State       string `json:"state"`
 	BuildNumber int64  `json:"build_number"` // 0: not known
 	BuildID     string `json:"-"`
+	NoResult    bool   `json:"no_result"` // it finished without one
+	Outcome     string `json:"outcome"`   // name of one of schema.Outcomes; "" until it has finished, and in older rows
 
 	Created time.Time `json:"-"` // it was planned
 	Changed time.Time `json:"-"` // it came into its state, or its lease changed hands
@@ -184,8 +186,8 @@ func inTurn(waiting []PlannedRun, begun map[queue.Share]int) []PlannedRun {
 // plannedRuns reads planned runs, p; which is what stands behind the tables.
 func (t *tx) plannedRuns(which string, args ...any) (runs []PlannedRun) {
 	var p PlannedRun
-	t.each(dest{&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &p.Created, &p.Changed, &p.Started}, func() { runs = append(runs, p) },
-		`SELECT p.run_id, p.submission_id, s.user_id, l.name, p.gpu, p.mode, p.secret, p.priority, p.state, p.build_number, p.build_id, p.fence, p.created_at, p.changed_at, p.started_at
+	t.each(dest{&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &p.Created, &p.Changed, &p.Started, &p.NoResult, &p.Outcome}, func() { runs = append(runs, p) },
+		`SELECT p.run_id, p.submission_id, s.user_id, l.name, p.gpu, p.mode, p.secret, p.priority, p.state, p.build_number, p.build_id, p.fence, p.created_at, p.changed_at, p.started_at, p.outcome <> '', p.result_outcome
 		FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id `+which, args...)
 	return runs
 }

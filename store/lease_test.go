@@ -101,7 +101,7 @@ func TestALostLeaseChangesNothing(t *testing.T) {
 		}
 		for name, err := range map[string]error{
 			"Creating": s.Creating(ctx, old), "Built": s.Built(ctx, old, 3, "b"), "Renew": s.Renew(ctx, old, time.Hour),
-			"Record": s.Record(ctx, old, result(true, 5), nil), "Fail": s.Fail(ctx, old, StatusFailed, "x"),
+			"Record": s.Record(ctx, old, result(true, 5), nil), "Fail": s.Fail(ctx, old, StatusFailed, schema.OutcomeMachine, "x"),
 		} {
 			if !errors.Is(err, ErrLeaseLost) {
 				t.Errorf("%s with a lost lease: %v, want ErrLeaseLost", name, err)
@@ -151,7 +151,7 @@ func TestHowSubmissionsEnd(t *testing.T) {
 			rows              int
 		}{
 			{"right", "sort", schema.ModeLeaderboard, result(true, 5), result(true, 5), StatusSucceeded, "", 6},
-			{"wrong", "sort", schema.ModeLeaderboard, result(false, 5), result(false, 5), StatusFailed, "secret run failed on H100", 2},
+			{"wrong", "sort", schema.ModeLeaderboard, result(false, 5), result(false, 5), StatusFailed, "public run failed on H100", 2},
 			{"wrong in public", "sort", schema.ModeLeaderboard, result(false, 5), result(true, 5), StatusFailed, "public run failed on H100", 4},
 			{"secret failed", "sort", schema.ModeLeaderboard, result(true, 5), result(false, 5), StatusFailed, "secret run failed on H100", 4},
 			{"no evaluation", "sort", schema.ModeLeaderboard, &schema.Result{Error: "node lost"}, result(true, 5), StatusFailed, "node lost (H100)", 3},

@@ -45,9 +45,9 @@ const (
 // [ErrNotFound] when the submission is gone.
 func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw []byte) error {
 	if !r.Success {
-		return s.Fail(ctx, p, StatusFailed, r.Error)
+		return s.Fail(ctx, p, StatusFailed, r.Outcome.Name, r.Error)
 	}
-	return s.end(ctx, p, "recording a result", "", func(t *tx) {
+	return s.end(ctx, p, "recording a result", "", r.Outcome.Name, func(t *tx) {
 		// The results of a re-evaluation may take the place of those there are.
 		t.exec(`DELETE FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND secret = $3
 			AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $4 AND again = $5)`, p.Submission, p.GPU, p.Secret, p.RunID, againInstead)
@@ -61,9 +61,9 @@ func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw 
 	})
 }
 
-// Fail ends a planned run that has no result: status is failed or timed_out, and
-// why is for the submitter.
-func (s *Store) Fail(ctx context.Context, p PlannedRun, status, why string) error {
+// Fail ends a planned run that has no result: status is failed or timed_out, outcome
+// is the name of one of [schema.Outcomes], and why is for the submitter.
+func (s *Store) Fail(ctx context.Context, p PlannedRun, status, outcome, why string) error {
 	if status != StatusFailed && status != StatusTimedOut {
 		return fmt.Errorf("ending a planned run: status: got %q, want failed or timed_out", status)
 	}
@@ -72,17 +72,18 @@ func (s *Store) Fail(ctx context.Context, p PlannedRun, status, why string) erro
 	if p.Secret {
 		why = "the secret evaluation did not work" // its words may tell cases
 	}
-	return s.end(ctx, p, "ending a planned run", status, func(t *tx) {
+	return s.end(ctx, p, "ending a planned run", status, outcome, func(t *tx) {
 		t.exec(`UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
 			AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $3 AND again = '')`, p.Submission, why+" ("+p.GPU+")", p.RunID)
 	})
 }
 
-// end finishes a planned run around what is stored of it.
-func (s *Store) end(ctx context.Context, p PlannedRun, what, outcome string, keep func(*tx)) error {
+// end finishes a planned run around what is stored of it. status is "" if it has a
+// result.
+func (s *Store) end(ctx context.Context, p PlannedRun, what, status, outcome string, keep func(*tx)) error {
 	return s.change(ctx, what, func(t *tx) {
 		t.lockOwner(p.Submission)
-		t.held(p, `state = 'finished', outcome = $3, changed_at = $4, finished_at = $4`, outcome, s.now())
+		t.held(p, `state = 'finished', outcome = $3, changed_at = $4, finished_at = $4, result_outcome = $5`, status, s.now(), text.Line(outcome, 40))
 		keep(t)
 		t.judge(p.Submission)
 		t.finish(p.Submission)

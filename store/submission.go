@@ -61,6 +61,7 @@ func (t *tx) poll(id int64) *Polled {
 	p.Code = string(code)
 	t.pollRuns(p)
 	p.Verdicts = t.verdicts(id)
+	t.outcomes([]*Listed{&p.Listed})
 	p.Open = t.plannedRuns(`WHERE p.submission_id = $1 AND p.state <> 'finished' ORDER BY p.priority, p.created_at, p.run_id`, p.ID)
 	return p
 }
@@ -157,7 +158,7 @@ func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (bui
 		t.exec(`UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
 			AND EXISTS (SELECT 1 FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' AND again = '')`, id, text.Line(why, maxError))
 		// The fence makes whoever works on them stop.
-		t.exec(`UPDATE own.planned_run SET state = 'finished', outcome = 'failed', fence = fence + 1, changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now)
+		t.exec(`UPDATE own.planned_run SET state = 'finished', outcome = 'failed', result_outcome = 'canceled', fence = fence + 1, changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now)
 		t.judge(id)
 		t.finish(id)
 	})
@@ -193,6 +194,7 @@ type Listed struct {
 	Done     bool      `json:"done"`
 	Hacked   bool      `json:"hacked"`
 	Job
+	Outcome  *Outcome           `json:"outcome"`  // nil until it has finished, and if it is not known
 	Runs     []ListedRun        `json:"-"`        // public runs that passed
 	Verdicts []ranking.Decision `json:"verdicts"` // of a ranked submission, by GPU type
 }
@@ -268,14 +270,16 @@ func (q Query) where() (clause string, args []any) {
 	return clause, args
 }
 
-// listRuns adds runs and verdicts to a list, in two statements for all of it.
+// listRuns adds runs, verdicts and outcomes to a list, with a few statements for all of it.
 func (t *tx) listRuns(list []Listed) {
 	byID := make(map[int64]*Listed, len(list))
 	args := make([]any, len(list))
+	all := make([]*Listed, len(list))
 	for i := range list {
-		byID[list[i].ID] = &list[i]
+		byID[list[i].ID], all[i] = &list[i], &list[i]
 		args[i] = list[i].ID
 	}
+	t.outcomes(all)
 	these := "(" + placeholders(0, len(args)) + ")"
 	var id int64
 	var v ranking.Decision

@@ -324,7 +324,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 		return cli.PrintList(env.Stdout, c.JSON, list, "NAME\tDEADLINE\tSTATE\tSUBMISSIONS\tSTANDINGS\tGPUS\tRANKS", func(b listed) string {
 			state := b.Visibility
 			if time.Now().After(b.Deadline) {
-				state = "over"
+				state = "ended"
 			}
 			return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s\t%s", text.Line(b.Name, 100), b.Deadline.Format("2006-01-02 15:04"), state, b.Submissions, b.Standings,
 				text.Line(strings.Join(b.GPUs, ","), 200), b.requirements())

@@ -44,8 +44,8 @@ func (c *submissionListCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		return cli.PrintList(env.Stdout, c.JSON, list, "ID\tTIME\tUSER\tBOARD\tGPU\tMODE\tSTATUS\tRANKS", func(l store.Listed) string {
-			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", l.ID, l.Time.Format("2006-01-02 15:04"), text.Line(l.UserID, 40), text.Line(l.Board, 100), named(l.GPU), named(l.Mode), named(l.Status), rankWords(l.Verdicts))
+		return cli.PrintList(env.Stdout, c.JSON, list, "ID\tTIME\tUSER\tBOARD\tGPU\tMODE\tOUTCOME\tRANKS", func(l store.Listed) string {
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", l.ID, l.Time.Format("2006-01-02 15:04"), text.Line(l.UserID, 40), text.Line(l.Board, 100), named(l.GPU), named(l.Mode), named(l.Progress()), rankWords(l.Verdicts))
 		})
 	})
 }
@@ -100,7 +100,7 @@ func printSubmission(env *cli.Env, x *listing.Details) {
 	defer w.Flush() // writing to stdout
 	for _, line := range [][2]string{
 		{"submission", fmt.Sprint(x.ID)}, {"board", x.Board}, {"file", x.FileName}, {"user", x.UserID + " " + x.User}, {"time", x.Time.Format(time.RFC3339)},
-		{"mode", named(x.Mode)}, {"status", named(x.Status)}, {"error", x.Error}, {"ranks", rankWords(x.Verdicts)},
+		{"mode", named(x.Mode)}, {"status", named(x.Status)}, {"error", x.Error}, {"outcome", outcomeWords(x.Outcome)}, {"to do", nextWords(x.Outcome)}, {"ranks", rankWords(x.Verdicts)},
 	} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%s\t%s\n", line[0], text.Line(line[1], 300))
@@ -117,9 +117,31 @@ func printSubmission(env *cli.Env, x *listing.Details) {
 		}
 		fmt.Fprintf(w, "run\t%s %s %s: %s, %.1f s\n", text.Line(r.Runner, 100), public[r.Secret], text.Line(r.Mode, 40), passed, r.End.Sub(r.Start).Seconds())
 	}
+	for _, r := range x.None {
+		fmt.Fprintf(w, "no result\t%s %s %s: %s, build %d\n", text.Line(r.GPU, 100), public[r.Secret], r.Mode, named(r.Outcome), r.BuildNumber)
+	}
 	for _, r := range x.Open {
 		fmt.Fprintf(w, "open\t%s %s %s: %s, build %d\n", text.Line(r.GPU, 100), public[r.Secret], r.Mode, r.State, r.BuildNumber)
 	}
+}
+
+// outcomeWords are an outcome on one line, "" for none.
+func outcomeWords(o *store.Outcome) string {
+	if o == nil {
+		return ""
+	}
+	words := o.Name + ": " + o.Text
+	if !o.Judged() {
+		words += " (a fault of the " + o.Fault + ")"
+	}
+	return words
+}
+
+func nextWords(o *store.Outcome) string {
+	if o == nil {
+		return ""
+	}
+	return o.Next
 }
 
 type submissionDeleteCmd struct {

@@ -48,7 +48,17 @@ type listedSubmissionJSON struct {
 	Hacked   bool           `json:"hacked"`
 	Status   string         `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
 	Error    string         `json:"error"`
+	Outcome  *outcomeJSON   `json:"outcome"`  // null: it has not finished, or it is not known
 	Verdicts []decisionJSON `json:"verdicts"` // of a ranked one, by GPU type
+}
+
+// An Outcome says how a submission came out, and whose fault that was. Of a secret run it
+// shows only the fault.
+type outcomeJSON struct {
+	Name  string `json:"name"`  // one of docs/outcomes.md, such as passed, wrong or timeout
+	Fault string `json:"fault"` // none, submission, task, launcher, machine, runner or operator
+	Text  string `json:"text"`  // one line
+	Next  string `json:"next"`  // what the submitter can do; empty: nothing
 }
 
 // A Decision says whether a submission ranks on a GPU type, and why not.
@@ -78,7 +88,7 @@ func submissions(c *call) (any, error) {
 	}
 	all, err := c.back().Mine(c.ctx(), c.viewer(), store.Query{UserID: c.word("user"), Board: lower(c.word("board")), GPU: c.word("gpu"), Status: c.word("status"), Before: int64(before), Limit: limit})
 	return submissionsJSON{mapped(all, func(l store.Listed) listedSubmissionJSON {
-		return listedSubmissionJSON{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time.UTC(), l.Done, l.Hacked, l.Job.Status, l.Job.Error, decisions(l.Verdicts)}
+		return listedSubmissionJSON{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time.UTC(), l.Done, l.Hacked, l.Job.Status, l.Job.Error, (*outcomeJSON)(l.Outcome), decisions(l.Verdicts)}
 	})}, err
 }
 
@@ -138,8 +148,10 @@ type Submission struct {
 	Hacked   bool           `json:"hacked"`
 	Status   string         `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
 	Error    string         `json:"error"`
-	Code     *string        `json:"code"` // null: it is not shown to you
-	Wait     *waitJSON      `json:"wait"` // null: nothing of it waits or runs
+	Outcome  *outcomeJSON   `json:"outcome"`   // null: it has not finished, or it is not known
+	CanRerun bool           `json:"can_rerun"` // you may run it again
+	Code     *string        `json:"code"`      // null: it is not shown to you
+	Wait     *waitJSON      `json:"wait"`      // null: nothing of it waits or runs
 	Verdicts []decisionJSON `json:"verdicts"`
 	Runs     []runJSON      `json:"runs"`
 }
@@ -157,7 +169,7 @@ type runJSON struct {
 }
 
 func submissionOf(s *backend.Submission) Submission {
-	out := Submission{ID: s.ID, Board: s.Board, FileName: s.FileName, Mode: s.Mode, UserID: s.UserID, Own: s.Own, Time: s.Time.UTC(), Done: s.Done, Hacked: s.Hacked, Status: s.Job.Status, Error: s.Job.Error,
+	out := Submission{ID: s.ID, Board: s.Board, FileName: s.FileName, Mode: s.Mode, UserID: s.UserID, Own: s.Own, Time: s.Time.UTC(), Done: s.Done, Hacked: s.Hacked, Status: s.Job.Status, Error: s.Job.Error, Outcome: (*outcomeJSON)(s.Outcome), CanRerun: s.CanRerun,
 		Wait: waitOf(s.Wait), Verdicts: decisions(s.Verdicts), Runs: mapped(s.Runs, func(r store.PolledRun) runJSON {
 			return runJSON{r.Mode, r.Runner, r.Secret, r.Passed, r.Score, r.Start.UTC(), r.End.UTC()}
 		})}

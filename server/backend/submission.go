@@ -28,6 +28,7 @@ type Submission struct {
 	Own      bool
 	Wait     *Wait          // nil: nothing of it waits or runs
 	ShowCode bool           // Code is what was handed in, and not left out
+	CanRerun bool           // the viewer may run it again
 	Reports  []store.Report // of public runs; its owner's and admins'
 }
 
@@ -45,6 +46,9 @@ func (b *Backend) Submission(ctx context.Context, v Viewer, id int64) (*Submissi
 		return b.redactForOthers(ctx, v, s)
 	}
 	s.ShowCode = true
+	if s.CanRerun, err = b.canRerun(ctx, v, p); err != nil {
+		return nil, err
+	}
 	if s.Reports, err = b.o.Store.Reports(ctx, id); err != nil {
 		return nil, err
 	}
@@ -352,6 +356,18 @@ func (b *Backend) open(ctx context.Context, v Viewer) error {
 		return err
 	}
 	return store.NewRefusal(store.Invalid, "no submissions are taken at the moment")
+}
+
+// canRerun reports whether the owner or an admin may run a submission again now.
+func (b *Backend) canRerun(ctx context.Context, v Viewer, p *store.Polled) (bool, error) {
+	if !p.Done || v.Admin {
+		return p.Done, nil
+	}
+	board, err := b.Board(ctx, v, p.Board)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && time.Now().Before(board.Deadline), err
 }
 
 // Rerun hands in the code of a submission once more, for its user: as a new

@@ -30,7 +30,7 @@ const (
 	foundAbandoned = "abandoned"     // begun, and whoever held it is gone
 	foundSlow      = "slow"          // begun, held, and not over
 	foundForgotten = "forgotten"     // not done, and nothing of it is planned
-	foundPast      = "past deadline" // a board that is over and has open runs
+	foundPast      = "past deadline" // a board that has ended and has open runs
 	foundStandings = "standings"     // they are not what the runs say
 	foundSilence   = "silence"       // events came once, and do not any more
 	foundMachines  = "machines"      // a GPU type of an open board that no agent serves
@@ -123,7 +123,7 @@ func (o *Options) pastDeadline(ctx context.Context, s *store.Store) ([]Finding, 
 			continue
 		}
 		if open[x.Board]++; open[x.Board] == 1 {
-			found = append(found, Finding{Kind: foundPast, Board: x.Board, Text: "over since " + x.Deadline.Format(time.RFC3339), ToDo: "its ranking is not final before they end"})
+			found = append(found, Finding{Kind: foundPast, Board: x.Board, Text: "past its deadline of " + x.Deadline.Format(time.RFC3339), ToDo: "its ranking is not final before they end"})
 		}
 	}
 	for i := range found {

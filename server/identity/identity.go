@@ -21,6 +21,7 @@
 package identity
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -38,6 +39,7 @@ import (
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // HeaderCLI carries popcorn-cli's id.
@@ -58,6 +60,10 @@ type Options struct {
 	AdminToken string   // "" admits nobody
 	Admins     []string // ids of users who are admins once they are logged in
 	Providers  []Provider
+
+	// Enclose puts the content of a page into the frame of the site's pages, which has
+	// its styles at this host. nil: a plain page without a frame.
+	Enclose func(title string, content template.HTML) ([]byte, error)
 
 	Log    *slog.Logger     // nil: nowhere
 	Now    func() time.Time // nil: the clock
@@ -230,49 +236,64 @@ func (i *Identity) CheckOrigin(r *http.Request) error {
 	return nil
 }
 
-// head opens every page. It takes nothing from elsewhere.
+// head opens a page without a frame. It takes nothing from elsewhere.
 const head = `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <style>body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}code{font-size:1.1em}button{font:inherit;padding:.4rem 1rem}</style>
 `
 
 var (
-	confirmPage = template.Must(template.New("confirm").Parse(head + `<title>Let a terminal submit for you?</title>
-<h1>Let a terminal submit for you?</h1>
+	confirmPage = template.Must(template.New("confirm").Parse(`<h1>Let a terminal submit for you?</h1>
 <p>You are logged in with {{.Provider}} as <strong>{{.Account}}</strong> ({{.ID}}).</p>
 <p>A popcorn-cli whose id begins with <code>{{.First}}</code> and ends with <code>{{.Last}}</code> asks to submit in this name.
 {{if .Reset}}The id that you have now stops working.{{end}}</p>
 <p>Did you start this yourself, in a terminal, a moment ago? The id stands in <code>~/.popcorn.yaml</code> there. If somebody sent you a link, close this page.</p>
-<form method="post" action="/auth/cli/confirm"><button>Yes, that is my terminal</button></form>
+<form method="post" action="/auth/cli/confirm"><button class="primary">Yes, that is my terminal</button></form>
 `))
-	donePage = template.Must(template.New("done").Parse(head + `<title>Done</title>
-<h1>Done</h1>
+	donePage = template.Must(template.New("done").Parse(`<h1>Done</h1>
 <p>popcorn-cli may submit for <strong>{{.Account}}</strong> now. You can close this page.</p>
 `))
-	problemPage = template.Must(template.New("problem").Parse(head + `<title>That did not work</title>
-<h1>That did not work</h1>
+	problemPage = template.Must(template.New("problem").Parse(`<h1>That did not work</h1>
 <p>{{.Text}}</p>
-<p><a href="/">Back to the start</a></p>
+<p><a class="button" href="/">Back to the start</a></p>
 `))
 )
 
+// titles are those of pages, by the names of their templates.
+var titles = map[string]string{"link": "Log in?", "confirm": "Let a terminal submit for you?", "done": "Done", "problem": "That did not work"}
+
+// page answers with a page.
 func (i *Identity) page(w http.ResponseWriter, status int, t *template.Template, data any) {
+	var content bytes.Buffer
+	if err := t.Execute(&content, data); err != nil {
+		i.o.Log.Error("a page to log in", "error", err)
+	}
+	title, styles := titles[t.Name()], "'self'; img-src 'self' data:"
+	enclose := i.o.Enclose
+	if enclose == nil {
+		styles = "'unsafe-inline'"
+		enclose = func(title string, content template.HTML) ([]byte, error) {
+			return []byte(head + "<title>" + title + "</title>\n" + string(content)), nil
+		}
+	}
+	page, err := enclose(title, template.HTML(content.String()))
+	if err != nil {
+		i.o.Log.Error("a page to log in", "error", err)
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+styles+"; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("Referrer-Policy", "same-origin") // no-referrer would make the Origin of its form null
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	if err := t.Execute(w, data); err != nil {
-		i.o.Log.Debug("writing a page", "error", err)
-	}
+	_, _ = w.Write(page) // the client may have left
 }
 
 // problem answers a browser with a page and everybody else with JSON.
 func (i *Identity) problem(w http.ResponseWriter, r *http.Request, status int, what string) {
 	if wantsPage(r) {
-		i.page(w, status, problemPage, map[string]any{"Text": what})
+		i.page(w, status, problemPage, map[string]any{"Text": view.Sentence(what)})
 		return
 	}
 	httpx.JSON(w, status, map[string]any{"detail": what})

@@ -159,10 +159,9 @@ const (
 	LinkLife  = 10 * time.Minute
 )
 
-var linkPage = template.Must(template.New("link").Parse(head + `<title>Log in?</title>
-<h1>Log in as {{.Name}}?</h1>
+var linkPage = template.Must(template.New("link").Parse(`<h1>Log in as {{.Name}}?</h1>
 <p>This link logs this browser in as <strong>{{.Name}}</strong> ({{.ID}}). If somebody sent it to you whom you did not ask, close this page.</p>
-<form method="post" action="` + LinkPath + `"><input type="hidden" name="` + LinkField + `" value="{{.Token}}"><button>Log in</button></form>
+<form method="post" action="` + LinkPath + `"><input type="hidden" name="` + LinkField + `" value="{{.Token}}"><button class="primary">Log in</button></form>
 `))
 
 // askLink shows whom a link is for. Looking uses nothing up: programs look at links

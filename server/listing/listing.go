@@ -4,6 +4,7 @@ package listing
 
 import (
 	"context"
+	"slices"
 
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/ranking"
@@ -14,7 +15,8 @@ type Details struct {
 	store.Listed
 	Runs []store.PolledRun  `json:"runs"`
 	Open []store.PlannedRun `json:"open_runs"`
-	Code *string            `json:"code,omitempty"` // with --code
+	None []store.PlannedRun `json:"runs_without_result"` // with the outcome of secret ones, which submitters do not see
+	Code *string            `json:"code,omitempty"`      // with --code
 }
 
 // Show reads one submission.
@@ -25,6 +27,11 @@ func Show(ctx context.Context, s *store.Store, id int64) (*Details, error) {
 	}
 	x := &Details{Listed: p.Listed, Runs: full(p.Runs), Open: full(p.Open), Code: &p.Code}
 	x.Verdicts = full(p.Verdicts)
+	planned, err := s.PlannedRuns(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	x.None = full(slices.DeleteFunc(planned, func(r store.PlannedRun) bool { return !r.NoResult }))
 	for _, r := range p.Runs {
 		x.GPU = r.Runner
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/database"
@@ -25,10 +26,10 @@ func (w *work) record(ctx context.Context, report *launcher.Report) end {
 	})
 	switch {
 	case tooLarge != nil:
-		return w.fail(ctx, store.StatusFailed, tooLarge.Error())
+		return w.fail(ctx, store.StatusFailed, schema.OutcomeReportTooLong, tooLarge.Error())
 	case database.Unstorable(err):
 		w.r.o.Log.Error("a result that the database does not take", "run", w.p.RunID, "error", err)
-		return w.fail(ctx, store.StatusFailed, "its result cannot be kept")
+		return w.fail(ctx, store.StatusFailed, schema.OutcomeRunner, "its result cannot be kept")
 	case errors.Is(err, store.ErrNotFound): // the submission was deleted
 		return end{}
 	case err != nil:
@@ -44,9 +45,10 @@ func (w *work) record(ctx context.Context, report *launcher.Report) end {
 	return end{}
 }
 
-// fail ends the run without a result. why is for the submitter.
-func (w *work) fail(ctx context.Context, status, why string) end {
-	err := w.insist(ctx, func() error { return w.r.o.Store.Fail(ctx, w.p, status, why) })
+// fail ends the run without a result. outcome is the name of one of [schema.Outcomes],
+// and why is for the submitter.
+func (w *work) fail(ctx context.Context, status, outcome, why string) end {
+	err := w.insist(ctx, func() error { return w.r.o.Store.Fail(ctx, w.p, status, outcome, why) })
 	if errors.Is(err, store.ErrNotFound) {
 		return end{}
 	}
@@ -54,7 +56,7 @@ func (w *work) fail(ctx context.Context, status, why string) end {
 		return end{err, w.r.shortPause}
 	}
 	w.r.o.Observe(w.event(Failed))
-	w.r.o.Log.Warn("a run has no result", "run", w.p.RunID, "submission", w.p.Submission, "build", w.build.Load(), "gpu", w.p.GPU, "status", status, "why", text.Line(why, 300))
+	w.r.o.Log.Warn("a run has no result", "run", w.p.RunID, "submission", w.p.Submission, "build", w.build.Load(), "gpu", w.p.GPU, "status", status, "outcome", outcome, "why", text.Line(why, 300))
 	return end{}
 }
 
@@ -72,26 +74,33 @@ func (w *work) without(ctx context.Context, err error) end {
 			why += ", " + none.Reason
 		}
 		w.r.o.Log.Warn("no result", "run", w.p.RunID, "error", text.Line(none.Error(), 500))
+		outcome := schema.OutcomeMachine
+		switch none.State {
+		case "canceled", "skipped":
+			outcome = schema.OutcomeCanceled
+		case "not_run", "blocked":
+			outcome = schema.OutcomeUnsupported
+		}
 		if none.State == "blocked" {
 			w.cancel(ctx, none.Build)
 		}
-		return w.fail(ctx, store.StatusFailed, why)
+		return w.fail(ctx, store.StatusFailed, outcome, why)
 	case errors.As(err, &wrong):
 		w.r.o.Log.Error("a result came from the wrong machine", "run", w.p.RunID, "error", wrong)
-		return w.fail(ctx, store.StatusFailed, fmt.Sprintf("it was evaluated on %s, which is the wrong machine", text.Line(wrong.GotGPU, 60)))
+		return w.fail(ctx, store.StatusFailed, schema.OutcomeWrongMachine, fmt.Sprintf("it was evaluated on %s, which is the wrong machine", text.Line(wrong.GotGPU, 60)))
 	case errors.As(err, &gave) && gave.Err != nil && gave.Phase != launcher.PhaseFetching: // what its build does is not known
 		return end{err, w.r.longPause}
 	case errors.As(err, &gave):
 		w.cancel(ctx, gave.Build)
 		switch gave.Phase {
 		case launcher.PhaseQueued:
-			return w.fail(ctx, store.StatusTimedOut, fmt.Sprintf("no machine took it within %s", gave.After.Round(time.Second)))
+			return w.fail(ctx, store.StatusTimedOut, schema.OutcomeMachine, fmt.Sprintf("no machine took it within %s", gave.After.Round(time.Second)))
 		case launcher.PhaseRunning:
-			return w.fail(ctx, store.StatusTimedOut, fmt.Sprintf("it had not finished after %s on the machine", gave.After.Round(time.Second)))
+			return w.fail(ctx, store.StatusTimedOut, schema.OutcomeMachine, fmt.Sprintf("it had not finished after %s on the machine", gave.After.Round(time.Second)))
 		}
-		return w.fail(ctx, store.StatusFailed, "its result could not be fetched")
+		return w.fail(ctx, store.StatusFailed, schema.OutcomeMachine, "its result could not be fetched")
 	case errors.As(err, &api) && api.Status == http.StatusNotFound && w.gone(ctx):
-		return w.fail(ctx, store.StatusFailed, fmt.Sprintf("its build %d is gone", w.build.Load()))
+		return w.fail(ctx, store.StatusFailed, schema.OutcomeCanceled, fmt.Sprintf("its build %d is gone", w.build.Load()))
 	}
 	return end{err, w.r.pauseAfter(err)}
 }

@@ -83,7 +83,7 @@ func TestBuildThatIsGoneFailsItsRun(t *testing.T) {
 		return http.StatusNotFound, `{"message": "Not Found"}`
 	})
 	r.await(Failed)
-	if status, why, _ := r.job(id); status != store.StatusFailed || !strings.Contains(why, "its build 1 is gone") {
+	if status, why, _ := r.job(id); status != store.StatusFailed || !strings.Contains(why, "its build 1 is gone") || r.outcome(id) != schema.OutcomeCanceled {
 		t.Errorf("got %s, %q", status, why)
 	}
 }
@@ -117,7 +117,7 @@ func TestRefusedBuildWaitsBeforeItFails(t *testing.T) {
 	r.api.set(refuse)
 	runs[0].Started = time.Now().Add(-2 * refusedTime)
 	(&work{r: r.Reconciler, p: runs[0]}).do(context.Background())
-	if status, why, _ := r.job(late); status != store.StatusFailed || !strings.Contains(why, "Branches have been disabled") {
+	if status, why, _ := r.job(late); status != store.StatusFailed || !strings.Contains(why, "Branches have been disabled") || r.outcome(late) != schema.OutcomeUnsupported {
 		t.Errorf("refused for long: %s, %q", status, why)
 	}
 }
@@ -129,7 +129,7 @@ func TestResultOfTheWrongMachineFailsItsRun(t *testing.T) {
 	r.machines(1, func(run, gpu, queue, mode string) *schema.Result { return passed(run, "B200", queue, mode) })
 	r.run()
 	r.await(Failed)
-	if status, why, _ := r.job(id); status != store.StatusFailed || !strings.Contains(why, "B200, which is the wrong machine") {
+	if status, why, _ := r.job(id); status != store.StatusFailed || !strings.Contains(why, "B200, which is the wrong machine") || r.outcome(id) != schema.OutcomeWrongMachine {
 		t.Errorf("got %s, %q", status, why)
 	}
 }
@@ -143,7 +143,7 @@ func TestBuildCancelledByHandFailsItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await(Failed)
-	if status, why, _ := r.job(id); status != store.StatusFailed || !strings.Contains(why, "cancel") {
+	if status, why, _ := r.job(id); status != store.StatusFailed || !strings.Contains(why, "cancel") || r.outcome(id) != schema.OutcomeCanceled {
 		t.Errorf("got %s, %q", status, why)
 	}
 }

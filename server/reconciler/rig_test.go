@@ -158,6 +158,16 @@ func (r *rig) await(kind EventKind) {
 	}
 }
 
+// outcome is the name of a submission's outcome.
+func (r *rig) outcome(id int64) string {
+	r.t.Helper()
+	p, err := r.s.Poll(context.Background(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p.Progress()
+}
+
 // job returns a submission's status and words, and whether it is done.
 func (r *rig) job(id int64) (status, why string, done bool) {
 	r.t.Helper()

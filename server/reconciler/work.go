@@ -132,7 +132,7 @@ func (w *work) advance(ctx context.Context) end {
 		return w.without(ctx, err)
 	}
 	if report.Canceled && !report.Result.Success {
-		return w.fail(ctx, store.StatusFailed, "its build was cancelled at Buildkite")
+		return w.fail(ctx, store.StatusFailed, schema.OutcomeCanceled, "its build was cancelled at Buildkite")
 	}
 	recording, recorded := trace.Start(ctx, "record", trace.Submission(w.p.Submission), trace.Run(w.p.RunID))
 	e = w.record(recording, report)
@@ -146,7 +146,7 @@ func (w *work) buildOf(ctx context.Context) (*launcher.Run, end) {
 	row, known := w.r.row(w.p.GPU)
 	switch {
 	case !known:
-		return nil, w.fail(ctx, store.StatusFailed, "no machines serve this GPU type here")
+		return nil, w.fail(ctx, store.StatusFailed, schema.OutcomeUnsupported, "no machines serve this GPU type here")
 	case row.Off != "" && w.p.State != store.StateRunning:
 		return nil, end{&pipelines.OffError{Name: row.Name, Reason: row.Off}, w.r.longPause}
 	}
@@ -168,7 +168,7 @@ func (w *work) buildOf(ctx context.Context) (*launcher.Run, end) {
 	}
 	payload, err := eval.Task.Payload(eval.File, mode, arch, eval.Seed)
 	if err != nil {
-		return nil, w.fail(ctx, store.StatusFailed, "its payload cannot be made: "+err.Error())
+		return nil, w.fail(ctx, store.StatusFailed, schema.OutcomeBadPayload, "its payload cannot be made: "+err.Error())
 	}
 	seal, err := w.r.o.Seal(row.Queue)
 	if err != nil {
@@ -195,9 +195,9 @@ func (w *work) create(ctx context.Context, s launcher.Submission) (*launcher.Run
 	case ctx.Err() != nil && run == nil:
 		return nil, end{ctx.Err(), 0}
 	case errors.Is(err, schema.ErrPayloadTooLong):
-		return nil, w.fail(ctx, store.StatusFailed, "it is too large together with its task's files: "+err.Error())
+		return nil, w.fail(ctx, store.StatusFailed, schema.OutcomeBadPayload, "it is too large together with its task's files: "+err.Error())
 	case errors.As(err, &api) && slices.Contains(refusals, api.Status) && !w.p.Started.IsZero() && time.Since(w.p.Started) > refusedTime:
-		return nil, w.fail(ctx, store.StatusFailed, "Buildkite refuses its build: "+text.Line(api.Message, 200))
+		return nil, w.fail(ctx, store.StatusFailed, schema.OutcomeUnsupported, "Buildkite refuses its build: "+text.Line(api.Message, 200))
 	case err != nil:
 		return nil, end{err, w.r.pauseAfter(err)}
 	}

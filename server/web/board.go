@@ -46,14 +46,16 @@ type boardPage struct {
 	Terms       []view.Term // what holds on the board
 	Changes     []store.BoardChange
 
-	Queue    string // what waits for this GPU type, one sentence
-	Off      string // why nothing runs there
+	Queue    string          // what waits for this GPU type, one sentence
+	Off      string          // why nothing runs there
+	Unserved bool            // no machine is connected that serves it
+	without  map[string]bool // GPU types like that
 	Form     submitForm
 	Commands commands
 }
 
 // commands are what somebody types who submits without a browser.
-type commands struct{ Server, Board, GPU, URL string }
+type commands struct{ Server, Board, GPU, URL, File string }
 
 // A tab is one of several views of a thing.
 type tab struct {
@@ -81,6 +83,7 @@ type step struct {
 
 // A submitForm hands in a file.
 type submitForm struct {
+	Shown   bool
 	Path    string
 	GPUs    []option
 	Modes   []option
@@ -113,7 +116,10 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 		return &refusal{http.StatusNotFound, fmt.Sprintf("The board %s has no GPU type of that name.", name(b.Name))}
 	}
 	page := &boardPage{Board: b, GPU: name(gpu), IsOpen: r.now.Before(b.Deadline)}
-	page.Commands = commands{shell(s.PublicURL), shell(b.Name), shell(gpu), shell(s.PublicURL + "/submission/" + url.PathEscape(b.Name) + "/" + url.PathEscape(gpu) + "/" + schema.ModeLeaderboard)}
+	page.Commands = commands{shell(s.PublicURL), shell(b.Name), shell(gpu), shell(s.PublicURL + "/submission/" + url.PathEscape(b.Name) + "/" + url.PathEscape(gpu) + "/" + schema.ModeLeaderboard), templateFile("")}
+	if b.Task != nil {
+		page.Commands.File = templateFile(b.Task.Lang)
+	}
 	for _, g := range gpus {
 		page.Tabs = append(page.Tabs, tab{name(g), boardPath(b.Name, g), g == gpu})
 	}
@@ -218,10 +224,14 @@ func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage
 	if err != nil {
 		return err
 	}
+	page.without = map[string]bool{}
 	for i := range line {
-		if line[i].GPU != gpu {
+		g := &line[i]
+		page.without[g.GPU] = g.Off == "" && g.Known && g.Agents == 0
+		if g.GPU != gpu {
 			continue
 		}
+		page.Unserved = page.without[gpu]
 		q := newQueue(&line[i], r, i)
 		page.Off = view.Sentence(q.Off)
 		page.Queue = fmt.Sprintf("%s running, %s waiting", format.Number(q.Running), format.Number(q.Waiting))

@@ -94,9 +94,9 @@ func pagesInABrowser(t *testing.T, looks map[int64][]string) {
 	for _, page := range []struct{ name, as, path string }{
 		{"start", "", "/"}, {"start-user", alice, "/"}, {"board", alice, "/b/matmul/H100"}, {"board-empty", "", "/b/matmul/MI300"}, {"board-closed", "", "/b/conv2d"},
 		{"right", alice, submissionPath(w.right)}, {"wrong", alice, submissionPath(w.wrong)}, {"waiting", alice, submissionPath(w.waiting)}, {"running", bob, submissionPath(w.running)},
-		{"foreign", alice, submissionPath(w.others)}, {"test", alice, submissionPath(w.test)}, {"log", alice, submissionPath(w.right) + "/log"}, {"queue", alice, "/queue"},
+		{"fault", alice, submissionPath(w.fault)}, {"foreign", alice, submissionPath(w.others)}, {"test", alice, submissionPath(w.test)}, {"log", alice, submissionPath(w.right) + "/log"}, {"queue", alice, "/queue"},
 		{"user", "", "/u/" + bob}, {"self", alice, "/u/" + alice}, {"admin", boss, "/admin?invites=secret-lab"}, {"login", "", "/login"},
-		{"error", "", "/nothing"},
+		{"link", "", "/auth/link?token=" + w.cookies[alice]}, {"error-link", "", "/auth/link?token=used"}, {"error", "", "/nothing"},
 	} {
 		b.as(w.rig, page.as)
 		for width, schemes := range looks {
@@ -112,7 +112,10 @@ func pagesInABrowser(t *testing.T, looks map[int64][]string) {
 				}
 				grounds[scheme] = browsertest.Ask[string](b.Tab, "getComputedStyle(document.body).backgroundColor")
 				b.keep(look)
-				if page.name == "error" {
+				if border := browsertest.Ask[string](b.Tab, `getComputedStyle(document.querySelector("main")).borderTopStyle`); border != "none" {
+					t.Errorf("%s: main has the border of a block of code: %s", look, border)
+				}
+				if strings.HasPrefix(page.name, "error") {
 					b.forget() // that the page is an error
 				}
 				b.quiet(look)

@@ -17,6 +17,7 @@ import (
 	source "github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
@@ -129,12 +130,12 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%d h", int(d.Hours()))
 }
 
-// deadline says in words when a board closes.
+// deadline says in words when a board ends.
 func deadline(t, now time.Time) string {
 	if now.After(t) {
-		return "closed " + spell(now.Sub(t)) + " ago"
+		return "ended " + spell(now.Sub(t)) + " ago"
 	}
-	return "closes in " + spell(t.Sub(now))
+	return "ends in " + spell(t.Sub(now))
 }
 
 // Descriptions are Markdown. HTML in it is left out, an image is a link to it, and
@@ -242,9 +243,10 @@ func summary(markup string, limit int) string {
 	return ""
 }
 
-// templateFile is the name under which a template is saved.
+// templateFile is the name of a submission in the language of a template or a task.
 func templateFile(language string) string {
-	if strings.EqualFold(language, "CUDA") || strings.EqualFold(language, "HIP") {
+	switch strings.ToUpper(language) {
+	case "CUDA", "HIP", strings.ToUpper(schema.LangCUDA):
 		return "submission.cu"
 	}
 	return "submission.py"

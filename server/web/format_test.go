@@ -16,7 +16,7 @@ func TestWords(t *testing.T) {
 		{spell(45 * time.Second), "45 seconds"}, {spell(time.Hour + 5*time.Minute), "1 hour 5 minutes"}, {spell(7*time.Hour + 5*time.Minute), "7 hours"},
 		{spell(25 * time.Hour), "1 day 1 hour"}, {spell(9 * 24 * time.Hour), "9 days"}, {spell(-time.Second), "0 seconds"}, {spell(100 * 24 * time.Hour), "3 months"},
 		{about(3 * time.Second), "a few seconds"}, {about(73 * time.Second), "about 1 minute"}, {about(42 * time.Second), "about 40 seconds"}, {about(0), ""}, {about(3*time.Hour + time.Minute), "about 3 hours"},
-		{deadline(now.Add(49*time.Hour), now), "closes in 2 days 1 hour"}, {deadline(now.Add(-time.Minute), now), "closed 1 minute ago"},
+		{deadline(now.Add(49*time.Hour), now), "ends in 2 days 1 hour"}, {deadline(now.Add(-time.Minute), now), "ended 1 minute ago"},
 		{newMoment(now.Add(-3*time.Minute), now).Text, "3 min ago"}, {newMoment(now, now).Text, "just now"}, {newMoment(now.Add(-48*time.Hour), now).Text, "20 Nov 12:00"},
 		{newMoment(now.Add(-400*24*time.Hour), now).Text, "18 Oct 2025"}, {newMoment(time.Time{}, now).Text, ""},
 		{name("  \u202e "), "(no name)"}, {view.Sentence("got 3"), "Got 3."}, {view.Sentence("Why?"), "Why?"},

@@ -42,7 +42,7 @@ func lacks(t *testing.T, what, page string, texts ...string) {
 func TestStart(t *testing.T) {
 	w := newWorld(t)
 	page := w.get("", "/")
-	has(t, "the start page", page, "matmul", "sort-v2", "closes in 9 days", "Nobody yet", "2 running, 10 waiting", "Grace Hopper")
+	has(t, "the start page", page, "matmul", "sort-v2", "ends in 9 days", "Nobody yet", "2 running, 10 waiting", "Grace Hopper")
 	lacks(t, "the start page for everybody", page, "secret-lab")
 	has(t, "the start page of somebody with an invite", w.get(alice, "/"), "secret-lab", "with an invite")
 	order := []string{">sort-v2<", ">matmul<", ">conv2d<"}
@@ -67,7 +67,7 @@ func TestBoard(t *testing.T) {
 	has(t, "a board that nobody ranks on", w.get("", "/b/matmul/MI300"), "The first place is free", "Nothing runs on", "No vendor serves this queue yet.")
 	has(t, "a board that is busy", w.get("", "/b/matmul/B200"), "2 running, 10 waiting; a new one begins in about 13 minutes.")
 	has(t, "the board without a GPU type", w.get("", "/b/matmul"), "Ranking <span class=\"quiet\">on <bdi>B200")
-	has(t, "a board that has closed", w.get("", "/b/conv2d"), "closed 3 days")
+	has(t, "a board that has ended", w.get("", "/b/conv2d"), "ended 3 days")
 	for _, path := range []string{"/b/nothing", "/b/matmul/T4", "/b/secret-lab", "/b/secret-lab/B200", "/b/matmul/H100?page=2", "/templates/matmul/9", "/templates/secret-lab/0"} {
 		if a := w.do(bob, "GET", path, nil, nil); a.StatusCode != http.StatusNotFound {
 			t.Errorf("GET %s: %d, want 404", path, a.StatusCode)
@@ -95,7 +95,7 @@ func TestSubmission(t *testing.T) {
 	lacks(t, "a submission that is done", own, "http-equiv", "data-events", "/cancel")
 
 	foreign := w.get(alice, submissionPath(w.others))
-	has(t, "somebody else's submission", foreign, "Ranks on", "11.103", "Whoever is logged in sees it once the board has closed")
+	has(t, "somebody else's submission", foreign, "Ranks on", "11.103", "Whoever is logged in sees it once the board has ended")
 	lacks(t, "somebody else's submission", foreign, "canary_code_of_bob", "Run again", "benchmark.1", "/log")
 	has(t, "an admin's view of it", w.get(boss, submissionPath(w.others)), "canary_code_of_bob", "Mark as hacked", "Verify")
 	has(t, "the log", w.get(alice, submissionPath(w.right)+"/log"), "+++ Evaluating matmul")
@@ -290,7 +290,7 @@ func TestSubmit(t *testing.T) {
 	if a.StatusCode != 303 {
 		t.Fatalf("submitting: %d\n%.2000s", a.StatusCode, a.body)
 	}
-	has(t, "what was submitted", w.get(alice, a.Header.Get("Location")), "mine.py", "B200", "return data")
+	has(t, "what was submitted", w.get(alice, a.Header.Get("Location")), "mine.py", "B200", "return</span> data")
 	for _, c := range []struct {
 		what, board, file, code string
 		fields                  map[string]string
@@ -387,4 +387,17 @@ func TestLogIn(t *testing.T) {
 		t.Errorf("no page: %d\n%s", a.StatusCode, a.body)
 	}
 	has(t, "an empty competition", w.get("", "/"), "There is no board yet")
+}
+
+// The page of a log-in link, and what it says of a used one, look like the other pages.
+func TestPagesOfLinks(t *testing.T) {
+	w := newRig(t)
+	w.login(alice, "alice")
+	html := http.Header{"Accept": {"text/html"}}
+	link := w.do("", "GET", "/auth/link?token="+w.cookies[alice], nil, html)
+	has(t, "the page of a link", link.body, "<title>Log in? · Kernel Games</title>", `<header class="top">`, `href="/assets/style.`, "Log in as alice?", `<button class="primary">Log in</button>`)
+	if policy := link.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "style-src 'self';") || strings.Contains(policy, "unsafe") {
+		t.Errorf("the policy of the page of a link is %q", policy)
+	}
+	has(t, "the page of a used link", w.do("", "GET", "/auth/link?token=x", nil, html).body, `<header class="top">`, "This link was used, or is older than ten minutes; ask for another.")
 }

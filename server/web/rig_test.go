@@ -72,6 +72,7 @@ type lineQueue struct {
 	store *store.Store
 	gpus  []string
 	off   map[string]string
+	none  map[string]bool // GPU types without a machine
 	log   string
 	fail  error
 }
@@ -79,9 +80,15 @@ type lineQueue struct {
 func (q *lineQueue) Wake()                     {}
 func (q *lineQueue) Drop([]store.PlannedRun)   {}
 func (q *lineQueue) typical() time.Duration    { return 73 * time.Second }
-func (q *lineQueue) agents(gpu string) int     { return len(gpu) % 3 }
 func (q *lineQueue) known(gpu string) bool     { return gpu != "MI300" }
 func (q *lineQueue) queueName(s string) string { return strings.ToLower(s) }
+
+func (q *lineQueue) agents(gpu string) int {
+	if q.none[gpu] {
+		return 0
+	}
+	return len(gpu) % 3
+}
 
 func (q *lineQueue) Status(ctx context.Context) ([]backend.GPUStatus, error) {
 	if q.fail != nil {
@@ -157,7 +164,7 @@ func rigOn(t testing.TB, file string) *rig {
 	}
 	t.Cleanup(func() { s.Close() })
 	r := &rig{t: t, store: s, log: &lockedBuffer{}, cookies: map[string]string{}}
-	r.queue = &lineQueue{store: s, gpus: []string{"A100", "B200", "H100", "MI300"}, off: map[string]string{}}
+	r.queue = &lineQueue{store: s, gpus: []string{"A100", "B200", "H100", "MI300"}, off: map[string]string{}, none: map[string]bool{}}
 	r.backend = backend.New(backend.Options{Store: s, Queue: r.queue})
 	run, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -182,7 +189,7 @@ func rigOn(t testing.TB, file string) *rig {
 	r.server = httptest.NewUnstartedServer(nil)
 	public := "http://" + r.server.Listener.Addr().String()
 	log := slog.New(slog.NewTextHandler(r.log, nil))
-	who, err := identity.New(identity.Options{Store: s, Signing: bytes.Repeat([]byte{7}, 32), PublicURL: public, Admins: []string{boss}, Log: log,
+	who, err := identity.New(identity.Options{Store: s, Signing: bytes.Repeat([]byte{7}, 32), PublicURL: public, Admins: []string{boss}, Enclose: Enclose("Kernel Games"), Log: log,
 		Providers: []identity.Provider{{Name: "github", ClientID: "id", ClientSecret: "canary-client-secret"}, {Name: "discord", ClientID: "id", ClientSecret: "canary-client-secret"}}})
 	if err != nil {
 		t.Fatal(err)

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
@@ -19,10 +21,10 @@ const (
 )
 
 type startPage struct {
-	Open, Closed []backend.Leading // with leaders
-	Older        []backend.Leading // closed, without
-	Queue        []gpuLine
-	Known        bool
+	Open, Ended []backend.Leading // with leaders
+	Older       []backend.Leading // ended, without
+	Queue       []gpuLine
+	Known       bool
 }
 
 // A gpuLine is the queue of one GPU type in one line.
@@ -51,7 +53,7 @@ func (s *site) start(r *request) error {
 		case r.now.Before(b.Deadline):
 			page.Open = append(page.Open, b)
 		case shown <= maxCards:
-			page.Closed = append(page.Closed, b)
+			page.Ended = append(page.Ended, b)
 		default:
 			page.Older = append(page.Older, b)
 		}
@@ -68,7 +70,7 @@ func (s *site) start(r *request) error {
 }
 
 // byDeadline puts boards that are open first, by deadline; of the others the last
-// that closed comes first.
+// that ended comes first.
 func byDeadline(a, b *store.Board, r *request) int {
 	open, other := r.now.Before(a.Deadline), r.now.Before(b.Deadline)
 	switch {
@@ -128,50 +130,60 @@ func newListed(all []store.Listed, showUser bool) []listed {
 	out := make([]listed, len(all))
 	for i := range all {
 		l := &all[i]
-		out[i] = listed{Listed: l, ShowUser: showUser, State: listedState(l)}
+		out[i] = listed{Listed: l, ShowUser: showUser, State: stateOf(l, false), Reason: reasonOf(l)}
 		for _, v := range l.Verdicts {
 			if v.Score != nil {
 				out[i].Score = format.Microseconds(*v.Score)
 			}
-			if v.Reason != "" && l.Done {
-				out[i].Reason = view.Sentence(v.Reason)
-			}
 		}
-		out[i].Reason = cmp.Or(out[i].Reason, view.Sentence(l.Job.Error))
 	}
 	return out
 }
 
-// jobState says how far a submission is.
-func jobState(status string, done, hacked, waiting bool) view.State {
+// stateOf says how far a submission is, or how it came out. waits: none of its runs has
+// begun.
+func stateOf(l *store.Listed, waits bool) view.State {
 	switch {
-	case hacked || status == store.StatusHacked:
+	case l.Hacked:
 		return view.State{Text: "does not count", Tone: "bad"}
-	case status == store.StatusFailed:
-		return view.State{Text: "failed", Tone: "bad"}
-	case status == store.StatusTimedOut:
-		return view.State{Text: "timed out", Tone: "bad"}
-	case done || status == store.StatusSucceeded:
-		return view.State{Text: "finished", Tone: "idle"}
-	case status == store.StatusRunning && !waiting:
+	case !l.Done && (waits || l.Progress() != store.StatusRunning):
+		return view.State{Text: "waiting", Tone: "busy"}
+	case !l.Done:
 		return view.State{Text: "running", Tone: "busy"}
+	case slices.ContainsFunc(l.Verdicts, func(v ranking.Decision) bool { return v.Ranks }):
+		return view.State{Text: "ranks", Tone: "good"}
+	case l.Outcome == nil: // a row that says no more
+		return view.State{Text: strings.ReplaceAll(cmp.Or(l.Job.Status, "finished"), "_", " "), Tone: "idle"}
+	case l.Outcome.Name == schema.OutcomePassed && len(l.Verdicts) > 0:
+		return view.State{Text: "does not rank", Tone: "warn"}
+	case faults[l.Outcome.Fault] != "":
+		return view.State{Text: faults[l.Outcome.Fault] + " fault", Tone: "warn"}
 	}
-	return view.State{Text: "waiting", Tone: "busy"}
+	s := view.OutcomeState(schema.Outcome{Name: l.Outcome.Name, Fault: l.Outcome.Fault})
+	s.Mark = ""
+	return s
 }
 
-// listedState says how a submission came out, in a list.
-func listedState(l *store.Listed) view.State {
-	s := jobState(l.Job.Status, l.Done, l.Hacked, false)
-	if s.Text != "finished" {
-		return s
+// faults name those who are to blame for a submission that was not judged.
+var faults = map[string]string{schema.FaultMachine: "machine", schema.FaultRunner: "judge", schema.FaultTask: "task", schema.FaultLauncher: "setup"}
+
+// reasonOf is why a submission does not rank, or how it failed, in one sentence.
+func reasonOf(l *store.Listed) string {
+	switch o := l.Outcome; {
+	case l.Hacked || !l.Done || o == nil || o.Name == schema.OutcomePassed:
+	case faults[o.Fault] != "" && !strings.Contains(o.Text, "fault"):
+		return view.Sentence(o.Text) + " It was not the submission's fault."
+	case o.Fault == schema.FaultOperator:
+		return view.Sentence(cmp.Or(l.Job.Error, o.Text))
+	default:
+		return view.Sentence(o.Text)
 	}
-	if slices.ContainsFunc(l.Verdicts, func(v ranking.Decision) bool { return v.Ranks }) {
-		return view.State{Text: "ranks", Tone: "good"}
+	for _, v := range l.Verdicts {
+		if v.Reason != "" && l.Done {
+			return view.Sentence(v.Reason)
+		}
 	}
-	if len(l.Verdicts) > 0 {
-		return view.State{Text: "does not rank", Tone: "warn"}
-	}
-	return s
+	return view.Sentence(l.Job.Error)
 }
 
 type queuePage struct{ GPUs []gpuQueue }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"net/http"
 	"net/url"
@@ -38,11 +39,11 @@ type submissionPage struct {
 	Error             string             // of the whole submission
 	Verdicts          []ranking.Decision // that are shown
 	Reports           []report
-	Lines             []string // of its code
+	Lines             []template.HTML // of its code
 	CodeCut           bool
 	NoCode            string
-	Acts              bool // the viewer may act upon it
-	CanRerun          bool
+	Acts              bool           // the viewer may act upon it
+	Unjudged          *store.Outcome // it ended by a fault that is not its own; nil otherwise
 	BoardKnown, Ranks bool
 }
 
@@ -94,18 +95,21 @@ func (s *site) submission(r *request) error {
 
 func newSubmission(sub *backend.Submission, board *store.Board, r *request) *submissionPage {
 	p := &submissionPage{
-		Submission: sub, GPU: gpuOf(sub), State: jobState(sub.Job.Status, sub.Done, sub.Hacked, sub.Wait != nil && !sub.Wait.Running),
+		Submission: sub, GPU: gpuOf(sub), State: stateOf(&sub.Listed, sub.Wait != nil && !sub.Wait.Running),
 		Error: view.Sentence(sub.Job.Error), BoardKnown: board != nil, Acts: sub.Own || r.viewer.Admin,
 	}
 	if !sub.Done {
 		p.Stages, p.Where = stages(sub, r.now)
+	}
+	if o := sub.Outcome; o != nil && !sub.Hacked && faults[o.Fault] != "" {
+		p.Unjudged = o
 	}
 	for _, v := range sub.Verdicts {
 		p.Ranks = p.Ranks || v.Ranks
 		if v.Reason != "" && strings.Contains(sub.Job.Error, "does not rank") {
 			p.Error = "" // the store's words for the same
 		}
-		if sub.Done || v.Ranks {
+		if sub.Done && p.Unjudged == nil || v.Ranks {
 			p.Verdicts = append(p.Verdicts, v)
 		}
 	}
@@ -116,7 +120,6 @@ func newSubmission(sub *backend.Submission, board *store.Board, r *request) *sub
 		}
 	}
 	p.fillCode(sub, board)
-	p.CanRerun = p.Acts && sub.Done && board != nil && (r.viewer.Admin || r.now.Before(board.Deadline))
 	return p
 }
 
@@ -200,11 +203,11 @@ func (p *submissionPage) fillCode(sub *backend.Submission, board *store.Board) {
 	if !sub.ShowCode {
 		p.NoCode = "Only its author sees it."
 		if board != nil && board.ShowCode == store.CodeAfter {
-			p.NoCode = "Whoever is logged in sees it once the board has closed."
+			p.NoCode = "Whoever is logged in sees it once the board has ended."
 		}
 		return
 	}
-	lines := strings.Split(strings.TrimSuffix(text.Lines(sub.Code), "\n"), "\n")
+	lines := highlight(strings.TrimSuffix(text.Lines(sub.Code), "\n"), sub.FileName)
 	if p.CodeCut = len(lines) > maxLines; p.CodeCut {
 		lines = lines[:maxLines]
 	}
@@ -352,14 +355,20 @@ var modes = []option{
 	{Value: schema.ModeProfile, Text: "Profile: where the time goes"},
 }
 
+// fillForm makes the form. Once the board has ended there is one for admins alone.
 func (p *boardPage) fillForm(r *request, b *store.Board, gpu, problem string) {
 	f := &p.Form
+	f.Shown = p.IsOpen || r.viewer.Admin
 	f.Path, f.Problem = boardPath(b.Name, "")+"#submit", view.Sentence(problem) // so that a refusal is in sight
 	if r.viewer.ID == "" {
 		f.LogIn = "/login?next=" + url.QueryEscape(boardPath(b.Name, gpu))
 	}
 	for _, g := range orderGPUs(b.GPUs) {
-		f.GPUs = append(f.GPUs, option{g, name(g), g == gpu})
+		words := name(g)
+		if p.without[g] {
+			words += " (no machine at the moment)"
+		}
+		f.GPUs = append(f.GPUs, option{g, words, g == gpu})
 	}
 	f.Modes = slices.Clone(modes)
 	for i := range f.Modes {

@@ -21,8 +21,8 @@ import (
 // A world is a competition in full swing.
 type world struct {
 	*rig
-	right, wrong, waiting, running, others, test, profiled int64
-	code                                                   string // an invite that is not claimed yet
+	right, wrong, waiting, running, others, test, profiled, fault int64
+	code                                                          string // an invite that is not claimed yet
 }
 
 var names = []string{"alice", "bob", "Grace Hopper", "warp_divergence", "tensorcore42", "毛利", "smem_bank", "løkken", "k3rnel", "occupancy", "ada", "fp8-or-bust", "Łukasz", "mallory"}
@@ -133,6 +133,8 @@ func (w *world) fill() {
 		}
 		return r
 	})
+	w.fault = w.accept(store.Submission{Board: "matmul", GPU: "H100", UserID: alice, FileName: "unlucky.py", NoLimits: true, Time: time.Now().Add(-20 * time.Minute)})
+	w.evaluate(func(p store.PlannedRun) *schema.Result { return judged(p, schema.OutcomeAmbiguous) })
 	w.running = w.accept(store.Submission{Board: "matmul", GPU: "B200", UserID: bob, NoLimits: true})
 	claimed, err := w.store.Claim(context.Background(), "test", 2, nil, time.Hour)
 	if err != nil {

@@ -145,7 +145,7 @@ var tables = []struct {
 	{"own.board", false, []string{"leaderboard_id", "harness", "sandbox", "clear_timing", "ties", "task_harness", "show_code", "reuse", "version", "task_extension"}},
 	{"own.gpu_limit", false, []string{"leaderboard_id", "gpu", "mode_category", "per_hour"}},
 	{"own.accepted", false, []string{"submission_id", "gpu", "mode", "late", "task"}},
-	{"own.planned_run", false, []string{"run_id", "submission_id", "gpu", "mode", "secret", "priority", "state", "outcome", "build_number", "build_id", "fence", "lease_owner", "free_at", "created_at", "changed_at", "started_at", "finished_at", "again"}},
+	{"own.planned_run", false, []string{"run_id", "submission_id", "gpu", "mode", "secret", "priority", "state", "outcome", "build_number", "build_id", "fence", "lease_owner", "free_at", "created_at", "changed_at", "started_at", "finished_at", "again", "result_outcome"}},
 	{"own.run_evidence", false, []string{"run_id", "harness", "self_checked", "sandbox", "ambiguous", "low", "high", "proved"}},
 	{"own.report", false, []string{"run_id", "submission_id", "body", "created_at", "task"}},
 	{"own.session", false, []string{"hash", "user_id", "created_at", "until"}},

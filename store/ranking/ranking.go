@@ -111,12 +111,12 @@ func Decide(p Policy, f Facts) Decision {
 		v.Reason = "marked as hacked"
 	case f.Late:
 		v.Reason = "after the deadline"
+	case public == nil && failed != nil && !f.PublicOpen:
+		v.Reason = "public run failed"
 	case secretFailed:
 		v.Reason = "secret run failed"
 	case public == nil && f.PublicOpen:
 		v.Reason = "public run not finished"
-	case public == nil && failed != nil:
-		v.Reason = "public run failed"
 	case public == nil:
 		v.Reason = "no public run with a score"
 	case !secretPassed && f.SecretOpen:

@@ -33,6 +33,8 @@ func TestDecide(t *testing.T) {
 		{"one secret run failed", Policy{}, runs(public, secret, failed(Run{Mode: "test", Secret: true})), "secret run failed"},
 		{"nothing yet", Policy{}, Facts{PublicOpen: true, SecretOpen: true}, "public run not finished"},
 		{"public failed", Policy{}, runs(failed(public), secret), "public run failed"},
+		{"public and secret failed", Policy{}, runs(failed(public), failed(secret)), "public run failed"},
+		{"secret failed before public ended", Policy{}, Facts{PublicOpen: true, Runs: []Run{failed(secret)}}, "secret run failed"},
 		{"nothing at all", Policy{}, Facts{}, "no public run with a score"},
 		{"no proof", Policy{Harness: HarnessProved}, runs(public, secret), "no proof that the harness works on this GPU"},
 		{"a proof", Policy{Harness: HarnessProved}, runs(with(public, Judging{Harness: "isolated", Proved: true}), with(secret, Judging{Harness: "isolated", Proved: true})), ""},
