@@ -228,11 +228,12 @@ func (c *call) rankingBy(board string) string {
 // submissionEvents sends the submission whenever it changed, and ends when it is
 // done.
 func submissionEvents(c *call, sub *backend.Submission) (any, error) {
-	s, end, err := c.stream()
+	end, err := c.takeStream()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
+	s := c.stream()
 	if c.Method == http.MethodHead {
 		return nil, nil
 	}
