@@ -224,7 +224,7 @@ func (a *api) admit(c *call, rt route) error {
 		return err
 	}
 	httpx.Note(c.ctx(), rt.pattern, c.who.ID)
-	if wait := a.o.Limit.Ask(c.client(), 1); wait > 0 {
+	if wait := a.o.Limit.Ask(c.client(), max(1, rt.cost)); wait > 0 {
 		return &slower{wait}
 	}
 	switch {
@@ -335,6 +335,7 @@ type route struct {
 	media   string       // of the answer, when it is no JSON
 	status  int          // of success; 0: 200
 	stream  bool
+	cost    int // requests that one counts as; 0: 1
 	do      func(*call) (any, error)
 }
 

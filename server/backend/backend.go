@@ -37,8 +37,9 @@ type Options struct {
 
 // A Backend may be used from many goroutines.
 type Backend struct {
-	o   Options
-	hub hub
+	o    Options
+	hub  hub
+	logs logs
 }
 
 // New makes a backend. Its pages learn of changes once Run is called.

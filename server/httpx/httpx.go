@@ -423,6 +423,10 @@ func TooMany(w http.ResponseWriter, wait time.Duration) {
 	Error(w, http.StatusTooManyRequests, "too many requests; try again in "+strconv.Itoa(seconds)+" s")
 }
 
+// LogCost is how many requests one for the log of a run counts as: it may cost two
+// requests to Buildkite.
+const LogCost = 10
+
 // defaultBurst is how much a client may ask at once. popcorn-cli asks every 5 s.
 const defaultBurst = 60
 

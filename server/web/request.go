@@ -91,10 +91,6 @@ func (s *site) answer(fn func(*request) error) http.HandlerFunc {
 	}
 }
 
-// logCost is how many pages the log of a run counts as: it costs two requests to
-// Buildkite.
-const logCost = 10
-
 // admit holds clients to a rate. Files of the pages themselves are free: a browser
 // asks for them once.
 func (s *site) admit(r *request) error {
@@ -103,7 +99,7 @@ func (s *site) admit(r *request) error {
 	case "GET /assets/", "GET /favicon.ico", "GET /robots.txt":
 		return nil
 	case "GET /s/{id}/log":
-		cost = logCost
+		cost = httpx.LogCost
 	}
 	wait := s.Limit.Ask(r.caller(), cost)
 	if wait == 0 {
