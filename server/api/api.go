@@ -124,12 +124,16 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mux.ServeHTTP(w, r)
 		return
 	}
+	if a.o.Next != nil && r.Method != http.MethodOptions && a.o.Next.Has(r) {
+		a.o.Next.ServeHTTP(w, r)
+		return
+	}
 	allow := a.allow(r, own)
 	switch {
 	case r.Method == http.MethodOptions && allow != "":
 		w.Header().Set("Allow", allow+", OPTIONS")
 		w.WriteHeader(http.StatusNoContent)
-	case a.o.Next != nil && (a.o.Next.Has(r) || !own && (allow == "" || strings.Contains(r.Header.Get("Accept"), "text/html"))):
+	case a.o.Next != nil && !own && (allow == "" || strings.Contains(r.Header.Get("Accept"), "text/html")):
 		a.o.Next.ServeHTTP(w, r)
 	case allow != "":
 		w.Header().Set("Allow", allow)

@@ -83,7 +83,7 @@ func status(t *testing.T, c net.Conn) int {
 
 // A body that does not come ends the request, whichever handler reads it, and a
 // handler that refuses it unread does not wait for it.
-func TestSlowBodies(t *testing.T) {
+func TestUnsentBodiesEnd(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/read", func(w http.ResponseWriter, r *http.Request) {
 		Expect(r, MaxBody, 50*time.Millisecond)

@@ -54,7 +54,7 @@ func TestRefusedFormsAreNotRead(t *testing.T) {
 
 // A client that does not send the rest of a form gets its refusal, and does not keep
 // its connection.
-func TestSlowFormsEnd(t *testing.T) {
+func TestUnsentFormsEnd(t *testing.T) {
 	w := newRig(t)
 	c, err := net.Dial("tcp", w.server.Listener.Addr().String())
 	if err != nil {

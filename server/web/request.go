@@ -25,6 +25,9 @@ type request struct {
 	w      http.ResponseWriter
 	viewer backend.Viewer
 	now    time.Time
+
+	keep bool // the page is rendered into kept, and sent later
+	kept *rendered
 }
 
 // A frame is one page: what surrounds its content, and the content.
@@ -33,6 +36,7 @@ type frame struct {
 	Title   string
 	Here    string // which link of the navigation this is
 	Events  string // path of the page's events; "": it does not change by itself
+	Beats   bool   // it also changes with time alone, as places in line do
 	Refresh int    // without a script, load again after so many seconds; 0: never
 	Content any
 
@@ -162,18 +166,12 @@ func (s *site) render(r *request, status int, f frame) error {
 	if err := s.templates[f.Page].ExecuteTemplate(&page, "frame", f); err != nil {
 		return fmt.Errorf("rendering the page %s: %w", f.Page, err)
 	}
-	h := r.w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Length", strconv.Itoa(page.Len()))
-	h.Add("Vary", "Cookie")
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-cache")
-		if r.viewer.Known() || status >= 400 {
-			h.Set("Cache-Control", "no-store")
-		}
+	made := newRendered(page.Bytes())
+	if r.keep && status == http.StatusOK {
+		r.kept = made
+		return nil
 	}
-	r.w.WriteHeader(status)
-	_, _ = r.w.Write(page.Bytes()) // the client may have left
+	made.send(r, status)
 	return nil
 }
 

@@ -78,6 +78,7 @@ type site struct {
 	Options
 	assets    *assets
 	templates map[string]*template.Template
+	cache     shared
 }
 
 // New returns the pages.
@@ -124,13 +125,13 @@ func New(opts Options) *Pages {
 func (s *site) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, show := range map[string]func(*request) error{
-		"GET /{$}":             s.start,
-		"GET /b/{board}":       s.board,
-		"GET /b/{board}/{gpu}": s.board,
+		"GET /{$}":             s.shared(s.start, store.SignalBoard, store.SignalPlanned),
+		"GET /b/{board}":       s.shared(s.board, store.SignalBoard),
+		"GET /b/{board}/{gpu}": s.shared(s.board, store.SignalBoard),
 		"GET /s/{id}":          s.submission,
 		"GET /s/{id}/log":      s.log,
 		"GET /s/{id}/profile":  s.profile,
-		"GET /queue":           s.queue,
+		"GET /queue":           s.shared(s.queue, store.SignalPlanned),
 		"GET /u/{id}":          s.user,
 		"GET /admin":           s.admin,
 		"GET /login":           s.logIn,
@@ -263,8 +264,8 @@ const (
 	// calm is the shortest time between two events of one stream.
 	calm = time.Second
 
-	// beat is the longest silence of a stream. A beat makes the page load again, too:
-	// places in line change with what others hand in.
+	// beat is the longest silence of a stream. A beat makes those pages load again that
+	// change with time alone, see frame.Beats.
 	beat = 15 * time.Second
 
 	// sendTimeout bounds one write to a client that does not read.
