@@ -283,7 +283,11 @@ func (a *api) refuse(c *call, rt route, err error) {
 	}
 	switch {
 	case errors.As(err, &answerer):
-		httpx.Outcome(c.ctx(), "request")
+		kind := "request"
+		if _, rate := errors.AsType[*slower](err); rate {
+			kind = "rate"
+		}
+		httpx.Outcome(c.ctx(), kind)
 		answerer.answer(c.w)
 	case errors.As(err, &refused):
 		if refused.RetryAfter > 0 {

@@ -82,7 +82,7 @@ func follow(address string, n int) {
 				}
 				events.Add(1)
 				if !due.Swap(true) {
-					time.AfterFunc(rand.N(700*time.Millisecond), load)
+					time.AfterFunc(rand.N(300*time.Millisecond), load)
 				}
 			}
 		}()

@@ -261,8 +261,9 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) bool {
 }
 
 const (
-	// calm is the shortest time between two events of one stream.
-	calm = time.Second
+	// calm is the shortest time between two events of one stream. With the time that
+	// live.js spreads its loads over, a change is seen within 2 s.
+	calm = 1500 * time.Millisecond
 
 	// beat is the longest silence of a stream. A beat makes those pages load again that
 	// change with time alone, see frame.Beats.

@@ -9,8 +9,8 @@
 
   // All open pages hear of a change at once. They load at random moments within these
   // times, in milliseconds. A change is to be seen within 2 s, of which the server may
-  // wait one before it sends the next event.
-  const changeSpread = 700, beatSpread = 5000;
+  // wait 1.5 before it sends the next event.
+  const changeSpread = 300, beatSpread = 5000;
 
   // A part that somebody writes or reads with the keyboard is left alone.
   function update(page) {
