@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/reconciler"
+	"github.com/gpu-mode/kbgen/store"
 )
 
 // metrics are what is counted. Labels are GPU types, modes, routes and statuses:
@@ -69,21 +69,30 @@ func (m *metrics) observe(e reconciler.Event) {
 
 // request counts an answer.
 func (m *metrics) request(route string, status int, took time.Duration) {
-	route = cmp.Or(route, "other")
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 	if took > 0 {
 		m.answered.WithLabelValues(route).Observe(took.Seconds())
 	}
 }
 
-// health answers those who watch over this process.
+// health answers programs that watch this process.
 type health struct {
 	s        *Server
 	stopping atomic.Bool
+
+	mu      sync.Mutex
+	checked time.Time
+	fault   error // of the last check of writing
 }
 
-// readyTime bounds the question to the database.
-const readyTime = 3 * time.Second
+const (
+	// readyTime bounds each question to the database.
+	readyTime = 3 * time.Second
+
+	// writeEvery is how often the database is written to see whether it can be. Anyone
+	// may ask whether the server is ready.
+	writeEvery = 10 * time.Second
+)
 
 // alive says that the process answers; a failed database is no reason to start it
 // again.
@@ -96,15 +105,40 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, stop := context.WithTimeout(r.Context(), readyTime)
 	defer stop()
 	status, body := http.StatusOK, map[string]any{"status": "ok", "database": "ok"}
+	refuse := func(database string, err error) {
+		status, body["status"], body["database"] = http.StatusServiceUnavailable, "unavailable", database
+		httpx.Outcome(r.Context(), "database "+database)
+		h.s.o.Log.Error("not ready", "database", database, "error", err)
+	}
 	if _, err := h.s.o.Store.Installation(ctx); err != nil {
-		status, body["status"], body["database"] = http.StatusServiceUnavailable, "unavailable", "not reached"
-		h.s.o.Log.Error("not ready", "error", err)
+		refuse("not reached", err)
+	} else if err := h.writable(ctx); err != nil {
+		refuse("not written", err)
 	}
 	if h.stopping.Load() {
 		status, body["status"] = http.StatusServiceUnavailable, "stopping"
 	}
 	body["working_on"] = h.s.reconciler.Working()
 	httpx.JSON(w, status, body)
+}
+
+// writable returns why the database cannot be written. One that is slow because others
+// write to it can be.
+func (h *health) writable(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.checked) < writeEvery {
+		return h.fault
+	}
+	err := h.s.o.Store.CheckWrite(ctx)
+	if ctx.Err() != nil {
+		return h.fault // of the check before this one
+	}
+	h.fault, h.checked = nil, time.Now()
+	if store.Unavailable(err) {
+		h.fault = err
+	}
+	return h.fault
 }
 
 // A drain waits for requests that have begun. [http.Server.Shutdown] alone drops

@@ -183,17 +183,19 @@ func (s *Server) routes() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages := web.New(web.Options{Backend: s.backend, Identity: s.identity, PublicURL: s.o.PublicURL, Name: s.o.Name, Log: s.o.Log})
 	var limit *httpx.Limiter
 	if s.o.Rate > 0 {
 		limit = &httpx.Limiter{PerSecond: s.o.Rate}
 	}
+	streams := httpx.NewStreamQuota()
+	pages := web.New(web.Options{Backend: s.backend, Identity: s.identity, PublicURL: s.o.PublicURL, Name: s.o.Name, Log: s.o.Log, Limit: limit, Streams: streams})
 	mux := http.NewServeMux()
-	mux.Handle("/", api.New(api.Options{Backend: s.backend, Identity: s.identity, Log: s.o.Log, Next: pages, Limit: limit, Stopping: s.streams.Done()}))
+	mux.Handle("/", api.New(api.Options{Backend: s.backend, Identity: s.identity, Log: s.o.Log, Next: pages, Limit: limit, Streams: streams, Stopping: s.streams.Done()}))
 	mux.HandleFunc("GET /health", s.health.alive)
 	mux.HandleFunc("GET /ready", s.health.ready)
 	mux.Handle("/webhooks/buildkite", s.webhook)
-	return httpx.Wrap(s.untilStop(mux), httpx.Options{Log: s.o.Log, Proxies: proxies, Limit: limit, Observe: s.metrics.request}), nil
+	return httpx.Wrap(s.untilStop(mux), httpx.Options{Log: s.o.Log, Proxies: proxies, HTTPS: strings.HasPrefix(s.o.PublicURL, "https://"), Limit: limit,
+		Quiet: []string{"GET /health", "GET /ready", "/webhooks/buildkite"}, Observe: s.metrics.request}), nil
 }
 
 // networks reads addresses and networks.

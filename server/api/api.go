@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -34,14 +33,18 @@ type Options struct {
 	Identity *identity.Identity // its routes, under /auth/, are served too
 	Log      *slog.Logger       // nil: nowhere
 
-	// Next answers what is none of these routes: the pages. nil: not found.
-	Next http.Handler
+	// Next answers requests that match none of these routes: the pages. nil: not
+	// found.
+	Next Pages
 
 	GitHub string // where repositories of competitions are downloaded from; "": competition.GitHub
 
 	// Limit holds each user, and each address that nobody has logged in from, to a
 	// rate; nil: none.
 	Limit *httpx.Limiter
+
+	// Streams bounds the open streams of each client; nil: [httpx.NewStreamQuota].
+	Streams *httpx.Quota
 
 	// Stopping is closed when the server is about to stop: streams end then, and say
 	// so.
@@ -51,47 +54,60 @@ type Options struct {
 	Beat time.Duration
 }
 
-// Sizes of requests, in bytes, and how long one may take. Streams take as long as
-// the evaluation.
-const (
-	maxBody   = 64 << 10
-	maxUpload = store.MaxCode + maxBody // a file and the form around it
-	maxTime   = 30 * time.Second
+// Pages are the other handler of the server's paths.
+type Pages interface {
+	http.Handler
+	// Has reports whether there is a page for a request.
+	Has(*http.Request) bool
+}
 
-	uploadTime = 60 * time.Second // popcorn-cli waits as long
+// Limits of a request with a file. Other requests have package httpx's.
+const (
+	maxUpload  = store.MaxCode + httpx.MaxBody // bytes: a file and the form around it
+	uploadTime = 60 * time.Second              // popcorn-cli waits as long
 )
 
 // initCost is how many requests the beginning of popcorn-cli's log-in counts as: it
 // makes a row for whoever asks.
 const initCost = 10
 
-// maxStreams is how many streams one client may hold open.
-const maxStreams = 16
-
 type api struct {
-	o   Options
-	mux *http.ServeMux
-
-	mu      sync.Mutex
-	streams map[string]int // open ones, by client
+	o     Options
+	mux   *http.ServeMux
+	first map[string]bool // first parts of the paths of the routes, "api"
 }
 
 // New makes the handler. [httpx.Wrap] belongs around it.
 func New(o Options) http.Handler {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Beat, o.GitHub = cmp.Or(o.Beat, 15*time.Second), cmp.Or(o.GitHub, competition.GitHub)
-	a := &api{o: o, mux: http.NewServeMux(), streams: map[string]int{}}
+	if o.Streams == nil {
+		o.Streams = httpx.NewStreamQuota()
+	}
+	a := &api{o: o, mux: http.NewServeMux(), first: map[string]bool{}}
 	for _, r := range a.routes() {
+		_, at, _ := strings.Cut(r.pattern, " ")
+		a.first[firstPart(at)] = true
 		a.mux.HandleFunc(r.pattern, a.handler(r))
 	}
 	o.Identity.Register(a.mux)
 	return a
 }
 
-// ServeHTTP finds the route. What only another method has a route for is said so,
-// unless it is a page's.
+func firstPart(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return first
+}
+
+// ServeHTTP finds the route. Programs get JSON for a path that has no route, and for a
+// method that a route does not take. Browsers get a page, unless the path belongs to
+// the API.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h, pattern := a.mux.Handler(r)
+	own := a.first[firstPart(r.URL.Path)]
+	_, pattern := a.mux.Handler(r)
+	if pattern == streamPattern && own { // the first part is no board
+		pattern = ""
+	}
 	if pattern == streamPattern && a.o.Next != nil && aPagesForm(r) {
 		a.o.Next.ServeHTTP(w, r)
 		return
@@ -107,19 +123,20 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				httpx.TooMany(w, wait)
 				return
 			}
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		}
 		a.mux.ServeHTTP(w, r)
 		return
 	}
-	seen := &unrouted{header: http.Header{}}
-	h.ServeHTTP(seen, r)
-	allow := seen.header.Get("Allow")
+	if a.o.Next != nil && r.Method != http.MethodOptions && a.o.Next.Has(r) {
+		a.o.Next.ServeHTTP(w, r)
+		return
+	}
+	allow := a.allow(r, own)
 	switch {
 	case r.Method == http.MethodOptions && allow != "":
 		w.Header().Set("Allow", allow+", OPTIONS")
 		w.WriteHeader(http.StatusNoContent)
-	case a.o.Next != nil:
+	case a.o.Next != nil && !own && (allow == "" || strings.Contains(r.Header.Get("Accept"), "text/html")):
 		a.o.Next.ServeHTTP(w, r)
 	case allow != "":
 		w.Header().Set("Allow", allow)
@@ -127,6 +144,22 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		httpx.Error(w, http.StatusNotFound, "there is nothing here")
 	}
+}
+
+// allow lists the methods that a path has routes for, "" for none. Below the first
+// parts of our paths, the route of all addresses of three parts is none.
+func (a *api) allow(r *http.Request, own bool) string {
+	ask := r.Clone(r.Context())
+	ask.Method = "NONE"
+	h, _ := a.mux.Handler(ask)
+	seen := &unrouted{header: http.Header{}}
+	h.ServeHTTP(seen, ask)
+	methods := strings.Split(seen.header.Get("Allow"), ", ")
+	ask.Method = http.MethodPost
+	if _, pattern := a.mux.Handler(ask); pattern == streamPattern && own {
+		methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodPost })
+	}
+	return strings.Join(methods, ", ")
 }
 
 // aPagesForm reports whether a request that looks like popcorn-cli's older route is
@@ -159,42 +192,16 @@ func (c *call) ctx() context.Context     { return c.Request.Context() }
 func (c *call) back() *backend.Backend   { return c.api.o.Backend }
 func (c *call) viewer() backend.Viewer   { return c.who.Viewer }
 func (c *call) board() string            { return strings.ToLower(c.PathValue("board")) }
-func (c *call) client() (client string)  { return clientName(c.Request, c.who) }
+func (c *call) client() string           { return httpx.Caller(c.ctx(), c.who.ID, c.who.Admin) }
 func (c *call) header(name, text string) { c.w.Header().Set(name, text) }
-
-// clientName is whom a rate holds for.
-func clientName(r *http.Request, who identity.Who) string {
-	switch {
-	case who.ID != "":
-		return "user " + who.ID
-	case who.Admin:
-		return "admin"
-	}
-	return httpx.Network(httpx.Client(r.Context()))
-}
 
 // handler puts a route's handler into what all of them need.
 func (a *api) handler(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		httpx.Note(r.Context(), rt.pattern, "")
-		if !rt.stream {
-			limit := maxTime
-			if rt.upload || rt.large {
-				limit = uploadTime
-			}
-			ctx, stop := context.WithTimeout(r.Context(), limit)
-			defer stop()
-			r = r.WithContext(ctx)
-			deadline := time.Now().Add(limit)
-			rc := http.NewResponseController(w)
-			rc.SetReadDeadline(deadline) // not supported by a test's recorder
-			rc.SetWriteDeadline(deadline.Add(5 * time.Second))
-		}
-		limit := int64(maxBody)
 		if rt.upload || rt.large {
-			limit = maxUpload
+			httpx.Expect(r, maxUpload, uploadTime)
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		c := &call{Request: r, w: w, api: a, own: rt.own}
 		if err := a.admit(c, rt); err != nil {
 			a.refuse(c, rt, err)
@@ -224,7 +231,7 @@ func (a *api) admit(c *call, rt route) error {
 		return err
 	}
 	httpx.Note(c.ctx(), rt.pattern, c.who.ID)
-	if wait := a.o.Limit.Ask(c.client(), 1); wait > 0 {
+	if wait := a.o.Limit.Ask(c.client(), max(1, rt.cost)); wait > 0 {
 		return &slower{wait}
 	}
 	switch {
@@ -267,35 +274,52 @@ var statuses = map[store.Why]int{
 	store.Finished: http.StatusConflict, store.HasCLIID: http.StatusConflict, store.UnknownInvite: http.StatusNotFound, store.InviteTaken: http.StatusConflict,
 }
 
-// refuse answers with an error. What is our own fault is logged, and not told.
+// refuse answers with an error, and tells the log its kind. Errors of the server
+// itself are logged, and their text is not sent.
 func (a *api) refuse(c *call, rt route, err error) {
 	var answerer interface{ answer(http.ResponseWriter) }
 	var refused *store.Refusal
 	var large *http.MaxBytesError
+	fail := func(kind string, status int, detail string) {
+		httpx.Outcome(c.ctx(), kind)
+		httpx.Error(c.w, status, detail)
+	}
 	switch {
 	case errors.As(err, &answerer):
+		kind := "request"
+		if _, rate := errors.AsType[*slower](err); rate {
+			kind = "rate"
+		}
+		httpx.Outcome(c.ctx(), kind)
 		answerer.answer(c.w)
 	case errors.As(err, &refused):
 		if refused.RetryAfter > 0 {
 			c.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(refused.RetryAfter.Round(time.Second).Seconds()))))
 		}
-		httpx.Error(c.w, statuses[refused.Why], refused.Text)
+		fail("refused", statuses[refused.Why], refused.Text)
 	case errors.As(err, &large):
-		httpx.Error(c.w, http.StatusRequestEntityTooLarge, "body: want at most "+strconv.FormatInt(large.Limit, 10)+" bytes")
+		fail("too large", http.StatusRequestEntityTooLarge, "body: want at most "+strconv.FormatInt(large.Limit, 10)+" bytes")
 	case errors.Is(err, store.ErrNotFound):
-		httpx.Error(c.w, http.StatusNotFound, err.Error())
+		fail("not found", http.StatusNotFound, err.Error())
 	case errors.Is(err, backend.ErrForbidden) && !c.who.Known():
-		httpx.Error(c.w, http.StatusUnauthorized, err.Error())
+		fail("forbidden", http.StatusUnauthorized, err.Error())
 	case errors.Is(err, backend.ErrForbidden), errors.Is(err, identity.ErrCrossOrigin):
-		httpx.Error(c.w, http.StatusForbidden, err.Error())
+		fail("forbidden", http.StatusForbidden, err.Error())
 	case errors.Is(err, identity.ErrCredentials):
-		httpx.Error(c.w, http.StatusUnauthorized, err.Error())
-	case c.Request.Context().Err() != nil:
-		httpx.Error(c.w, http.StatusServiceUnavailable, "this took too long; try again")
+		fail("credentials", http.StatusUnauthorized, err.Error())
+	case httpx.TimedOut(c.ctx()):
+		fail("timeout", http.StatusServiceUnavailable, "this took too long; try again")
+	case c.ctx().Err() != nil:
+		fail("client left", http.StatusServiceUnavailable, "the request has ended; try again")
 	default:
 		id := httpx.RequestID(c.ctx())
 		a.o.Log.Error("a request did not work", "request", id, "route", rt.pattern, "error", err)
-		httpx.Error(c.w, http.StatusInternalServerError, "internal error; request "+id)
+		if store.Unavailable(err) {
+			c.w.Header().Set("Retry-After", httpx.RetryAfter)
+			fail("database unavailable", http.StatusServiceUnavailable, "the database cannot be used at the moment, and nothing was stored; try again later; request "+id)
+			return
+		}
+		fail("internal", http.StatusInternalServerError, "internal error; request "+id)
 	}
 }
 
@@ -323,6 +347,7 @@ type route struct {
 	media   string       // of the answer, when it is no JSON
 	status  int          // of success; 0: 200
 	stream  bool
+	cost    int // requests that one counts as; 0: 1
 	do      func(*call) (any, error)
 }
 

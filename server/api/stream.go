@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -26,26 +27,23 @@ type stream struct{ *httpx.Stream }
 // streamTime is how long a client may take to read one event.
 const streamTime = 30 * time.Second
 
-// stream begins to answer with events. end is called when it is over.
+// takeStream counts one more stream of the client, until end is called.
 //
 // Errors: a client that has too many of them.
-func (c *call) stream() (s *stream, end func(), err error) {
-	a, name := c.api, c.client()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.streams[name] >= maxStreams {
-		return nil, nil, &slower{time.Minute}
+func (c *call) takeStream() (end func(), err error) {
+	end, err = c.api.o.Streams.Take(c.ctx(), c.client())
+	switch {
+	case errors.Is(err, httpx.ErrClientFull):
+		return nil, &slower{time.Minute}
+	case err != nil:
+		c.header("Retry-After", "60")
+		return nil, &refusal{http.StatusServiceUnavailable, "too many streams are open at the moment; ask for the submission from time to time"}
 	}
-	a.streams[name]++
-	end = func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.streams[name]--; a.streams[name] == 0 {
-			delete(a.streams, name)
-		}
-	}
-	return &stream{httpx.NewStream(c.w)}, end, nil
+	return end, nil
 }
+
+// stream begins to answer with events.
+func (c *call) stream() *stream { return &stream{httpx.NewStream(c.w, c.Request)} }
 
 // send writes one event on one line of data, as popcorn-cli reads it.
 func (s *stream) send(event string, data any) error {
@@ -80,18 +78,16 @@ type streamErrorJSON struct {
 // is answered as by the other route. The submission is the server's from then on: a
 // client that leaves loses the events alone.
 func submitAndWait(c *call) (any, error) {
-	s, end, err := c.stream()
+	end, err := c.takeStream()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	s.SetReadDeadline(time.Now().Add(uploadTime))
 	receipt, err := handIn(c, c.PathValue)
-	s.SetReadDeadline(time.Time{}) // a stream has none: it would end with it
 	if err != nil {
-		c.w.Header().Del("Content-Type")
 		return nil, err
 	}
+	s := c.stream()
 	begun := time.Now()
 	beat := func() error {
 		return s.send("status", streamStatusJSON{"processing", time.Since(begun).Round(time.Millisecond).Seconds()})
@@ -126,7 +122,7 @@ func (c *call) follow(id int64, beat func() error, show func(*backend.Submission
 	defer ticker.Stop()
 	beaten := time.Now()
 	for {
-		ctx, cancel := context.WithTimeout(c.ctx(), maxTime)
+		ctx, cancel := context.WithTimeout(c.ctx(), httpx.MaxTime)
 		sub, err := c.back().Submission(ctx, c.viewer(), id)
 		cancel()
 		if err != nil {

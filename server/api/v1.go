@@ -252,7 +252,7 @@ type boardChangeJSON struct {
 }
 
 func boardChanges(c *call) (any, error) {
-	all, err := c.back().Changes(c.ctx(), c.viewer(), c.board())
+	all, err := c.back().BoardChanges(c.ctx(), c.viewer(), c.board())
 	return boardChangesJSON{mapped(all, func(b store.BoardChange) boardChangeJSON {
 		return boardChangeJSON{b.Time.UTC(), b.Author.Name, b.Reason, editJSON(b.Edit)}
 	})}, err

@@ -295,10 +295,17 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// teapot has one page, PUT /admin/teapot, and answers everything with 418.
+type teapot struct{}
+
+func (teapot) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
+func (teapot) Has(r *http.Request) bool                         { return r.Method == "PUT" && r.URL.Path == "/admin/teapot" }
+
+// Programs get JSON for what no route takes, below /api/ and on Kernelbot's paths. The
+// other paths are the pages'.
 func TestMethods(t *testing.T) {
-	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	r := newRig(t, servertest.SQLite(t), nil)
-	pages := newRig(t, servertest.SQLite(t), func(o *api.Options) { o.Next = next })
+	pages := newRig(t, servertest.SQLite(t), func(o *api.Options) { o.Next = teapot{} })
 	for _, c := range []struct {
 		method, path string
 		alone, pages int
@@ -306,10 +313,20 @@ func TestMethods(t *testing.T) {
 	}{
 		{"HEAD", "/api/v1/boards", 200, 200, ""},
 		{"HEAD", "/api/v1/submissions/1/events", 404, 404, ""},
-		{"OPTIONS", "/api/v1/boards", 204, 204, "GET, HEAD, POST, OPTIONS"}, /* POST by /{board}/{gpu}/{mode} */
-		{"OPTIONS", "/user/submissions/1", 204, 204, "DELETE, GET, HEAD, POST, OPTIONS"},
-		{"PATCH", "/api/v1/boards", 405, 418, "GET, HEAD, POST"},
-		{"GET", "/submission/sort/H100/test", 405, 418, "POST"},
+		{"OPTIONS", "/api/v1/boards", 204, 204, "GET, HEAD, OPTIONS"},
+		{"OPTIONS", "/user/submissions/1", 204, 204, "DELETE, GET, HEAD, OPTIONS"},
+		{"PATCH", "/api/v1/boards", 405, 405, "GET, HEAD"},
+		{"GET", "/submission/sort/H100/test", 405, 405, "POST"},
+		{"POST", "/leaderboards", 405, 405, "GET, HEAD"},
+		{"POST", "/api/v1/boards", 405, 405, "GET, HEAD"},
+		{"POST", "/user/not/there", 404, 404, ""},
+		{"PUT", "/leaderboards", 405, 405, "GET, HEAD"},
+		{"GET", "/api/v1/nothing", 404, 404, ""},
+		{"GET", "/api/", 404, 404, ""},
+		{"GET", "/admin/nothing", 404, 404, ""},
+		{"GET", "/user/nothing/at/all", 404, 404, ""},
+		{"PUT", "/admin/teapot", 404, 418, ""},
+		{"GET", "/sort/H100/test", 405, 405, "POST"},
 		{"GET", "/", 404, 418, ""},
 		{"POST", "/s/5/cancel", 400, 418, ""},
 		{"POST", "/sort/H100/test", 400, 400, ""},
@@ -319,8 +336,10 @@ func TestMethods(t *testing.T) {
 		if got := r.ask(t, "", c.method, c.path, nil); got.status != c.alone || got.header.Get("Allow") != c.allow || got.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s %s: %d, Allow %q, want %d, %q", c.method, c.path, got.status, got.header.Get("Allow"), c.alone, c.allow)
 		}
-		if got := pages.ask(t, "", c.method, c.path, nil); got.status != c.pages {
-			t.Errorf("%s %s with pages: %d, want %d", c.method, c.path, got.status, c.pages)
+		if got := pages.ask(t, "", c.method, c.path, nil); got.status != c.pages || got.status != 418 && got.header.Get("Allow") != c.allow {
+			t.Errorf("%s %s with pages: %d, Allow %q, want %d", c.method, c.path, got.status, got.header.Get("Allow"), c.pages)
+		} else if (got.status == 404 || got.status == 405) && c.method != "HEAD" && !strings.HasPrefix(got.body, `{"detail":`) {
+			t.Errorf("%s %s with pages: %s, want a detail", c.method, c.path, got.body)
 		}
 	}
 	if got := r.ask(t, "", "GET", "/api/v1/openapi.json", nil); got.status != 200 || !json.Valid([]byte(got.body)) || got.header.Get("Content-Type") != "application/json" {

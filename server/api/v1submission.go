@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
@@ -23,7 +24,7 @@ func submissionRoutes() []route {
 		{pattern: "DELETE /api/v1/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: known, status: http.StatusNoContent, do: withID(func(c *call, id int64) (any, error) { return done(c, c.back().Delete(c.ctx(), c.viewer(), id)) })},
 		{pattern: "POST /api/v1/submissions/{id}/cancel", about: "End what has not finished of a submission of yours.", needs: known, status: http.StatusNoContent, do: withID(func(c *call, id int64) (any, error) { return done(c, c.back().Cancel(c.ctx(), c.viewer(), id)) })},
 		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: reflect.TypeFor[Receipt](), do: withID(rerun)},
-		{pattern: "GET /api/v1/submissions/{id}/log", about: "The log of an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first public one without"}}, media: "text/plain; charset=utf-8", do: withID(readLog)},
+		{pattern: "GET /api/v1/submissions/{id}/log", about: "The log of an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first public one without"}}, media: "text/plain; charset=utf-8", cost: httpx.LogCost, do: withID(readLog)},
 		{pattern: "GET /api/v1/submissions/{id}/profile", about: "The files that the profiler left in an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; default: the first one with a profile"}, {"name", "string", "a run's name in result.json, such as profile.1; default: the first one"}}, media: "application/zip", do: withID(readProfile)},
 		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: reflect.TypeFor[reportsJSON](), do: withSubmission(reports)},
 		{pattern: "GET /api/v1/submissions/{id}/events", about: "The submission again whenever it changes: events submission, then one event done.", stream: true, media: eventStream, do: withSubmission(submissionEvents)},
@@ -240,11 +241,12 @@ func (c *call) rankingBy(board string) string {
 // submissionEvents sends the submission whenever it changed, and ends when it is
 // done.
 func submissionEvents(c *call, sub *backend.Submission) (any, error) {
-	s, end, err := c.stream()
+	end, err := c.takeStream()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
+	s := c.stream()
 	if c.Method == http.MethodHead {
 		return nil, nil
 	}

@@ -51,13 +51,14 @@ func (b *Backend) serves(gpu string) error {
 
 // A Backend may be used from many goroutines.
 type Backend struct {
-	o   Options
-	hub hub
+	o    Options
+	hub  hub
+	logs logs
 }
 
 // New makes a backend. Its pages learn of changes once Run is called.
 func New(o Options) *Backend {
-	return &Backend{o: o, hub: hub{watchers: map[store.Signal]map[chan struct{}]bool{}}}
+	return &Backend{o: o, hub: hub{watchers: map[store.Signal]map[chan struct{}]bool{}, changes: map[string]uint64{}}}
 }
 
 // Queue is what runs at Buildkite and what waits for it.
@@ -114,6 +115,7 @@ type QueuedRun struct {
 type hub struct {
 	mu       sync.Mutex
 	watchers map[store.Signal]map[chan struct{}]bool
+	changes  map[string]uint64 // signals by their kind
 }
 
 // Watch returns a channel that gets a value after each change of one thing, several
@@ -143,12 +145,25 @@ func (b *Backend) Changed(signal store.Signal) {
 	h := &b.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.changes[signal.Kind]++ // before anybody who is told looks
 	for c := range h.watchers[signal] {
 		select {
 		case c <- struct{}{}:
 		default:
 		}
 	}
+}
+
+// Changes counts the signals of some kinds. What was made from the store before the
+// number rose may be out of date.
+func (b *Backend) Changes(kinds ...string) (n uint64) {
+	h := &b.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, kind := range kinds {
+		n += h.changes[kind]
+	}
+	return n
 }
 
 // Run hands the store's signals to those who watch, until ctx ends; other gets each

@@ -109,10 +109,10 @@ func (b *Backend) History(ctx context.Context, v Viewer, board, gpu, user string
 	return b.o.Store.History(ctx, found.Name, gpu, user)
 }
 
-// Changes lists how a board's settings were changed, the latest first.
+// BoardChanges lists how a board's settings were changed, the latest first.
 //
 // Errors: [store.ErrNotFound].
-func (b *Backend) Changes(ctx context.Context, v Viewer, board string) ([]store.BoardChange, error) {
+func (b *Backend) BoardChanges(ctx context.Context, v Viewer, board string) ([]store.BoardChange, error) {
 	found, err := b.Board(ctx, v, board)
 	if err != nil {
 		return nil, err

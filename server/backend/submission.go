@@ -192,7 +192,8 @@ func (b *Backend) Delete(ctx context.Context, v Viewer, id int64) error {
 // Log returns the log of one of a submission's runs, "" being its first public one
 // that has a build. That of a secret run is for admins.
 //
-// Errors: [store.ErrNotFound], [ErrForbidden], and those of [Queue].
+// Errors: [store.ErrNotFound], [ErrForbidden], a [*store.Refusal] when too many logs
+// are asked for, and those of [Queue].
 func (b *Backend) Log(ctx context.Context, v Viewer, id int64, runID string) (string, error) {
 	if _, err := b.own(ctx, v, id); err != nil {
 		return "", err
@@ -210,7 +211,7 @@ func (b *Backend) Log(ctx context.Context, v Viewer, id int64, runID string) (st
 		case run.BuildNumber == 0:
 			return "", fmt.Errorf("the log of a run that has no build yet: %w", store.ErrNotFound)
 		}
-		return b.o.Queue.Log(ctx, run)
+		return b.logs.get(ctx, run, b.o.Queue.Log)
 	}
 	return "", fmt.Errorf("a run of submission %d: %w", id, store.ErrNotFound)
 }

@@ -12,13 +12,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"math"
 	"net/http"
 	"net/netip"
 	"path"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -40,30 +40,145 @@ type Options struct {
 	// Proxies are those whose X-Forwarded-For counts.
 	Proxies []netip.Prefix
 
+	// HTTPS tells browsers to use nothing but https for this host.
+	HTTPS bool
+
 	// Limit holds each client to a rate; nil: none.
 	Limit *Limiter
 
-	// Observe, when not nil, is told of every answer: the route's pattern, "" for
+	// Quiet lists patterns of routes that programs ask all day. Requests to them that
+	// succeed are logged at debug level.
+	Quiet []string
+
+	// Observe, when not nil, is told of every answer: the route's pattern, "other" for
 	// none, the status, and how long it took, 0 for a stream of events.
 	Observe func(route string, status int, took time.Duration)
 }
+
+// Limits of every request. [Expect] raises them for one request, and [NewStream]
+// lifts the limit of time.
+const (
+	// MaxBody is the largest body, in bytes.
+	MaxBody = 64 << 10
+
+	// MaxTime is how long a client may take to send the body, and a handler to
+	// answer.
+	MaxTime = 30 * time.Second
+)
+
+const (
+	writeTime   = 5 * time.Second // to read an answer that was written at the last moment
+	refusedTime = 2 * time.Second // to send the rest of a body that is refused unread
+
+	// maxBodies is how many requests of one client may be sending their bodies at
+	// once. An address may have addressFactor times as many.
+	maxBodies = 6
+)
 
 type key int
 
 const (
 	requestKey key = iota
 	clientKey
-	noteKey
+	exchangeKey
 )
 
-// A note is what a handler tells the log about a request.
-type note struct{ route, user string }
+// errSlow is the cause with which a request's context ends after its time.
+var errSlow = errors.New("the request took too long")
+
+// TimedOut reports whether the context of a request ended because its time is over.
+// Otherwise its client has left.
+func TimedOut(ctx context.Context) bool { return context.Cause(ctx) == errSlow }
+
+// An exchange is a request and its answer, as far as it has been written.
+type exchange struct {
+	http.ResponseWriter
+	body     *body
+	timer    *time.Timer // ends the context
+	status   int
+	bytes    int64
+	streamed bool
+
+	route, user, outcome string // for the log
+}
 
 // Note tells the log which route serves a request and who asks.
 func Note(ctx context.Context, route, user string) {
-	if n, found := ctx.Value(noteKey).(*note); found {
-		n.route, n.user = route, user
+	if e, found := ctx.Value(exchangeKey).(*exchange); found {
+		e.route, e.user = route, user
 	}
+}
+
+// Outcome tells the log what kind of error a request ended with.
+func Outcome(ctx context.Context, kind string) {
+	if e, found := ctx.Value(exchangeKey).(*exchange); found {
+		e.outcome = kind
+	}
+}
+
+// Expect lets a request have a body of so many bytes, and lets the whole exchange
+// take so long from now on. It must be called before the body is read.
+func Expect(r *http.Request, bytes int64, within time.Duration) {
+	if e, found := r.Context().Value(exchangeKey).(*exchange); found {
+		e.bound(r, bytes, within)
+	}
+}
+
+func (e *exchange) bound(r *http.Request, bytes int64, within time.Duration) {
+	e.timer.Reset(within)
+	control := http.NewResponseController(e.ResponseWriter) // a test's recorder supports no deadlines
+	control.SetWriteDeadline(time.Now().Add(within + writeTime))
+	if e.body != nil {
+		control.SetReadDeadline(time.Now().Add(within))
+		r.Body = http.MaxBytesReader(e.ResponseWriter, e.body, bytes)
+	}
+}
+
+func (e *exchange) WriteHeader(status int) {
+	if e.status == 0 && status >= 200 {
+		e.status = status
+		e.settle()
+	}
+	e.ResponseWriter.WriteHeader(status)
+}
+
+// settle bounds how long a client may hold its connection once it has an answer.
+func (e *exchange) settle() {
+	if e.body != nil && !e.body.ended && e.status >= 400 {
+		// net/http reads the rest of a small body before it sends the answer.
+		http.NewResponseController(e.ResponseWriter).SetReadDeadline(time.Now().Add(refusedTime))
+	}
+	if !e.timer.Stop() && !e.streamed { // a read deadline that has passed ends the contexts of later requests, too
+		e.Header().Set("Connection", "close")
+	}
+}
+
+func (e *exchange) Write(b []byte) (int, error) {
+	if e.status == 0 {
+		e.WriteHeader(http.StatusOK)
+	}
+	n, err := e.ResponseWriter.Write(b)
+	e.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets [http.ResponseController] reach what it needs.
+func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+// A body is counted while it is being sent.
+type body struct {
+	io.ReadCloser
+	release func()
+	ended   bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.ended = true
+		b.release()
+	}
+	return n, err
 }
 
 // RequestID returns the name of the request, "" outside of one.
@@ -78,56 +193,103 @@ func Client(ctx context.Context) netip.Addr {
 	return a
 }
 
-var sane = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
+// Caller names the client that rates and quotas hold for: the user, or the address
+// of a client that is not logged in.
+func Caller(ctx context.Context, userID string, admin bool) string {
+	switch {
+	case userID != "":
+		return "user " + userID
+	case admin:
+		return "admin"
+	}
+	return Network(Client(ctx))
+}
+
+// hsts lasts for a year. Subdomains are not ours to decide about.
+const hsts = "max-age=31536000"
 
 // Wrap puts a handler into what every request gets.
 func Wrap(h http.Handler, o Options) http.Handler {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	bodies := &Quota{Each: maxBodies}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
-		id := r.Header.Get("X-Request-Id")
-		if !sane.MatchString(id) {
-			var b [16]byte
-			rand.Read(b[:]) // never fails
-			id = hex.EncodeToString(b[:])
-		}
-		n := &note{}
+		var random [16]byte
+		rand.Read(random[:]) // never fails
+		id := hex.EncodeToString(random[:])
 		from := clientOf(r, o.Proxies)
-		ctx := context.WithValue(context.WithValue(context.WithValue(r.Context(), requestKey, id), clientKey, from), noteKey, n)
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		e := &exchange{ResponseWriter: w, timer: time.AfterFunc(MaxTime, func() { cancel(errSlow) })}
+		defer e.timer.Stop()
+		ctx = context.WithValue(context.WithValue(context.WithValue(ctx, requestKey, id), clientKey, from), exchangeKey, e)
 		ctx, end := trace.Request(ctx, r.Header)
+		r = r.WithContext(ctx)
 		w.Header().Set("X-Request-Id", id)
-		seen := &recorder{ResponseWriter: w}
-		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of an earlier request on the connection
+		if o.HTTPS {
+			w.Header().Set("Strict-Transport-Security", hsts)
+		}
 		defer func() {
 			broke := recover()
+			// The pattern is that of the outermost mux, if no handler has noted a route.
+			route := cmp.Or(e.route, r.Pattern, "/")
+			if route == "/" {
+				route = "other"
+			}
 			if broke != nil && broke != http.ErrAbortHandler {
-				o.Log.Error("a handler broke", "request", id, "route", n.route, "what", PanicKind(broke), "stack", string(debug.Stack()))
-				if seen.status == 0 {
-					Error(seen, http.StatusInternalServerError, "internal error; request "+id)
+				e.outcome = "panic"
+				o.Log.Error("a handler broke", "request", id, "route", route, "what", PanicKind(broke), "stack", string(debug.Stack()))
+				if e.status == 0 {
+					Error(e, http.StatusInternalServerError, "internal error; request "+id)
 				}
 			}
-			o.Log.Info("request", "request", id, "method", method(r), "route", n.route, "user", n.user, "client", from, "status", seen.status, "bytes", seen.bytes, "took", time.Since(begun).Round(time.Microsecond))
-			end(method(r), n.route, seen.status)
+			took := time.Since(begun)
+			e.log(r, o, "request", id, "method", method(r), "route", route, "user", e.user, "client", from, "status", e.status, "bytes", e.bytes, "took", took.Round(time.Microsecond))
+			end(method(r), route, e.status)
 			if o.Observe != nil {
-				took := time.Since(begun)
-				if strings.HasPrefix(seen.Header().Get("Content-Type"), "text/event-stream") {
+				if e.streamed {
 					took = 0
 				}
-				o.Observe(n.route, seen.status, took)
+				o.Observe(route, e.status, took)
 			}
-			if broke != nil && seen.status != http.StatusInternalServerError {
+			if broke != nil && e.status != http.StatusInternalServerError {
 				panic(http.ErrAbortHandler) // the answer has begun: end the connection, so that nobody takes it for whole
 			}
 		}()
+		if r.Body != nil && r.Body != http.NoBody {
+			release, err := bodies.Take(ctx, "")
+			if err != nil {
+				e.outcome = "quota"
+				e.body = &body{ReadCloser: r.Body, release: func() {}}
+				TooMany(e, time.Second)
+				return
+			}
+			defer release()
+			e.body = &body{ReadCloser: r.Body, release: release}
+		}
+		e.bound(r, MaxBody, MaxTime)
 		switch wait := o.Limit.address(from); {
 		case wait > 0:
-			TooMany(seen, wait)
+			e.outcome = "rate"
+			TooMany(e, wait)
 		case !cleanPath(r):
-			Error(seen, http.StatusBadRequest, "path: want a plain one")
+			Error(e, http.StatusBadRequest, "path: want a plain one")
 		default:
-			h.ServeHTTP(seen, r.WithContext(ctx))
+			h.ServeHTTP(e, r)
 		}
 	})
+}
+
+// log writes the line of a request. Without an error there is no outcome.
+func (e *exchange) log(r *http.Request, o Options, attrs ...any) {
+	level := slog.LevelInfo
+	if e.status < 400 && slices.Contains(o.Quiet, r.Pattern) {
+		level = slog.LevelDebug
+	}
+	if e.outcome != "" {
+		attrs = append(attrs, "outcome", e.outcome)
+	}
+	o.Log.Log(r.Context(), level, "request", attrs...)
 }
 
 // PanicKind says what a panic was about without its words, which may hold anything,
@@ -184,30 +346,6 @@ func clientOf(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	return from
 }
 
-// A recorder remembers what was answered.
-type recorder struct {
-	http.ResponseWriter
-	status int
-	bytes  int64
-}
-
-func (w *recorder) WriteHeader(status int) {
-	if w.status == 0 && status >= 200 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *recorder) Write(b []byte) (int, error) {
-	w.status = cmp.Or(w.status, http.StatusOK)
-	n, err := w.ResponseWriter.Write(b)
-	w.bytes += int64(n)
-	return n, err
-}
-
-// Unwrap lets [http.ResponseController] reach what it needs.
-func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // JSON writes an answer. A client that has left is no error of ours.
 func JSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
@@ -248,8 +386,16 @@ type Stream struct {
 	w http.ResponseWriter
 }
 
-// NewStream begins to answer.
-func NewStream(w http.ResponseWriter) *Stream {
+// NewStream begins to answer. The exchange may then take any time; each event has a
+// limit of its own.
+func NewStream(w http.ResponseWriter, r *http.Request) *Stream {
+	if e, found := r.Context().Value(exchangeKey).(*exchange); found {
+		e.timer.Stop()
+		e.streamed = true
+		if e.body != nil {
+			http.NewResponseController(w).SetReadDeadline(time.Time{})
+		}
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -266,12 +412,20 @@ func (s *Stream) Send(text string, limit time.Duration) error {
 	return s.Flush()
 }
 
+// RetryAfter is the header of that name for a database that cannot be used, in
+// seconds.
+const RetryAfter = "30"
+
 // TooMany answers that a client asks too often.
 func TooMany(w http.ResponseWriter, wait time.Duration) {
 	seconds := max(1, int((wait+time.Second-1)/time.Second))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	Error(w, http.StatusTooManyRequests, "too many requests; try again in "+strconv.Itoa(seconds)+" s")
 }
+
+// LogCost is how many requests one for the log of a run counts as: it may cost two
+// requests to Buildkite.
+const LogCost = 10
 
 // defaultBurst is how much a client may ask at once. popcorn-cli asks every 5 s.
 const defaultBurst = 60

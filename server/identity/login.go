@@ -45,7 +45,12 @@ func (i *Identity) Register(mux *http.ServeMux) {
 				i.problem(w, r, refused.status, refused.text)
 			} else if err != nil {
 				i.o.Log.Error("log-in", "route", route.Pattern, "error", err)
-				i.problem(w, r, http.StatusInternalServerError, "logging in or out did not work; try again")
+				status := http.StatusInternalServerError
+				if store.Unavailable(err) {
+					status = http.StatusServiceUnavailable
+					w.Header().Set("Retry-After", httpx.RetryAfter)
+				}
+				i.problem(w, r, status, "logging in or out did not work; try again")
 			}
 		})
 	}
@@ -222,9 +227,7 @@ func (i *Identity) beginCLI(w http.ResponseWriter, r *http.Request) error {
 	}
 	id, err := i.o.Store.BeginLogin(r.Context(), p.Name)
 	if err != nil {
-		i.o.Log.Error("beginning a CLI's log-in", "error", err)
-		httpx.JSON(w, http.StatusInternalServerError, map[string]any{"detail": "beginning a log-in did not work; try again"})
-		return nil
+		return err
 	}
 	httpx.JSON(w, http.StatusOK, map[string]any{"state": id})
 	return nil

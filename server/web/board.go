@@ -128,7 +128,7 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 			return err
 		}
 	}
-	if page.Changes, err = s.Backend.Changes(ctx, r.viewer, b.Name); err != nil {
+	if page.Changes, err = s.Backend.BoardChanges(ctx, r.viewer, b.Name); err != nil {
 		return err
 	}
 	page.Description = describe(b.Description)

@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -26,6 +25,9 @@ type request struct {
 	w      http.ResponseWriter
 	viewer backend.Viewer
 	now    time.Time
+
+	keep bool // the page is rendered into kept, and sent later
+	kept *rendered
 }
 
 // A frame is one page: what surrounds its content, and the content.
@@ -34,6 +36,7 @@ type frame struct {
 	Title   string
 	Here    string // which link of the navigation this is
 	Events  string // path of the page's events; "": it does not change by itself
+	Beats   bool   // it also changes with time alone, as places in line do
 	Refresh int    // without a script, load again after so many seconds; 0: never
 	Content any
 
@@ -82,23 +85,59 @@ func (s *site) answer(fn func(*request) error) http.HandlerFunc {
 		}()
 		r.viewer = s.Identity.Viewer(in)
 		httpx.Note(in.Context(), in.Pattern, r.viewer.ID)
-		if err := fn(r); err != nil {
+		err := s.admit(r)
+		if err == nil {
+			err = fn(r)
+		}
+		if err != nil {
 			s.fail(r, err)
 		}
 	}
 }
 
-// maxForm bounds the body of a form that has no file.
-const maxForm = 64 << 10
+// admit holds clients to a rate. Files of the pages themselves are free: a browser
+// asks for them once.
+func (s *site) admit(r *request) error {
+	cost := 1
+	switch r.Pattern {
+	case "GET /assets/", "GET /favicon.ico", "GET /robots.txt":
+		return nil
+	case "GET /s/{id}/log":
+		cost = httpx.LogCost
+	}
+	wait := s.Limit.Ask(r.caller(), cost)
+	if wait == 0 {
+		return nil
+	}
+	httpx.Outcome(r.Context(), "rate")
+	seconds := int(math.Ceil(wait.Seconds()))
+	r.w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	return &refusal{http.StatusTooManyRequests, "You load pages too often. Try again in " + format.Count(seconds, "second") + "."}
+}
 
-// form lets a POST through that one of these pages sent.
+// caller names whom rates and quotas hold for.
+func (r *request) caller() string {
+	return httpx.Caller(r.Context(), r.viewer.ID, r.viewer.Admin)
+}
+
+// uploadTime is how long a browser may take to send a file.
+const uploadTime = 60 * time.Second
+
+// form lets a POST through that one of these pages sent. Nothing of the body is read
+// before it is known who sent it, and from where.
 func (s *site) form(act func(*request) error) func(*request) error {
 	return func(r *request) error {
-		limit := int64(maxForm)
+		switch {
+		case !r.viewer.Known():
+			return &refusal{http.StatusForbidden, "You are not logged in."}
+		case s.Identity.CheckOrigin(r.Request) != nil:
+			return &refusal{http.StatusForbidden, "The form was not sent by a page of ours. Load the page again and send it once more."}
+		}
+		limit := int64(httpx.MaxBody)
 		if r.PathValue("board") != "" {
 			limit += store.MaxCode
+			httpx.Expect(r.Request, limit, uploadTime)
 		}
-		r.Body = http.MaxBytesReader(r.w, r.Body, limit)
 		err := r.ParseMultipartForm(limit) // all of it in memory
 		if errors.Is(err, http.ErrNotMultipart) {
 			err = nil // ParseForm has been called
@@ -109,10 +148,6 @@ func (s *site) form(act func(*request) error) func(*request) error {
 			return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("That is too much: a file may have %s bytes.", format.Number(store.MaxCode))}
 		case err != nil:
 			return &refusal{http.StatusBadRequest, "The form could not be read."}
-		case !r.viewer.Known():
-			return &refusal{http.StatusForbidden, "You are not logged in."}
-		case s.Identity.CheckOrigin(r.Request) != nil:
-			return &refusal{http.StatusForbidden, "The form was not sent by a page of ours. Load the page again and send it once more."}
 		}
 		return act(r)
 	}
@@ -131,18 +166,12 @@ func (s *site) render(r *request, status int, f frame) error {
 	if err := s.templates[f.Page].ExecuteTemplate(&page, "frame", f); err != nil {
 		return fmt.Errorf("rendering the page %s: %w", f.Page, err)
 	}
-	h := r.w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Length", strconv.Itoa(page.Len()))
-	h.Add("Vary", "Cookie")
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-cache")
-		if r.viewer.Known() || status >= 400 {
-			h.Set("Cache-Control", "no-store")
-		}
+	made := newRendered(page.Bytes())
+	if r.keep && status == http.StatusOK {
+		r.kept = made
+		return nil
 	}
-	r.w.WriteHeader(status)
-	_, _ = r.w.Write(page.Bytes()) // the client may have left
+	made.send(r, status)
 	return nil
 }
 
@@ -166,8 +195,9 @@ type errorPage struct {
 // fail answers with an error page. What is not a refusal is logged and not told.
 func (s *site) fail(r *request, err error) {
 	status, words := s.explain(r, err)
-	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		return // the client has left
+	if r.Context().Err() != nil && !httpx.TimedOut(r.Context()) {
+		httpx.Outcome(r.Context(), "client left")
+		return
 	}
 	page := errorPage{Status: status, Heading: headings[status], Text: words}
 	page.Heading = cmp.Or(page.Heading, http.StatusText(status))
@@ -188,7 +218,7 @@ func (s *site) fail(r *request, err error) {
 var headings = map[int]string{
 	http.StatusNotFound:              "Nothing here",
 	http.StatusForbidden:             "Not allowed",
-	http.StatusTooManyRequests:       "Too many submissions",
+	http.StatusTooManyRequests:       "Too many requests",
 	http.StatusRequestEntityTooLarge: "Too large",
 	http.StatusBadRequest:            "That cannot be done",
 	http.StatusConflict:              "That cannot be done",
@@ -205,10 +235,18 @@ func (s *site) explain(r *request, err error) (status int, words string) {
 		return own.status, own.text
 	case errors.As(err, &refused):
 		status = refusedStatus(refused.Why)
+		httpx.Outcome(r.Context(), "refused")
 		if refused.RetryAfter > 0 {
 			r.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds()))))
 		}
 		return status, view.Sentence(refused.Text)
+	case httpx.TimedOut(r.Context()):
+		httpx.Outcome(r.Context(), "timeout")
+		return http.StatusServiceUnavailable, "That took too long. Try again."
+	case store.Unavailable(err):
+		httpx.Outcome(r.Context(), "database unavailable")
+		r.w.Header().Set("Retry-After", httpx.RetryAfter)
+		return http.StatusServiceUnavailable, "The database cannot be used at the moment. Nothing was stored. Try again in a minute."
 	case errors.Is(err, store.ErrNotFound):
 		return http.StatusNotFound, "There is no such page, or it is not for you."
 	case errors.Is(err, backend.ErrForbidden):
@@ -217,6 +255,7 @@ func (s *site) explain(r *request, err error) (status int, words string) {
 		}
 		return http.StatusForbidden, "That is not yours to do."
 	}
+	httpx.Outcome(r.Context(), "internal")
 	return http.StatusInternalServerError, "The fault is on this side. It has been logged; if it stays, tell those who run the competition the number of this request."
 }
 

@@ -194,7 +194,7 @@ func rigOn(t testing.TB, file string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := New(Options{Backend: r.backend, Identity: who, PublicURL: public, Name: "Kernel Games", Log: log})
+	pages := New(Options{Backend: r.backend, Identity: who, PublicURL: public, Name: "Kernel Games", Log: log, Streams: &httpx.Quota{Each: 5_000}})
 	r.server.Config.Handler = httpx.Wrap(api.New(api.Options{Backend: r.backend, Identity: who, Log: log, Next: pages}), httpx.Options{Log: log}) // as in package server
 	r.server.Start()
 	t.Cleanup(func() { r.server.CloseClientConnections(); r.server.Close() })

@@ -41,6 +41,9 @@ func (w *world) crawl(t *testing.T, as string, look func(path, page string)) {
 		}
 		a := w.do(as, "GET", path, nil, nil)
 		pages[path] = a.body
+		if strings.Contains(path, "/log?") && a.StatusCode == http.StatusTooManyRequests {
+			continue // only so many logs are read at once
+		}
 		if a.StatusCode != http.StatusOK {
 			t.Errorf("as %q, a link leads to %s: %d", as, path, a.StatusCode)
 		}

@@ -66,7 +66,7 @@ func (s *site) start(r *request) error {
 		page.Queue = append(page.Queue, newLine(&line[i]))
 	}
 	slices.SortStableFunc(page.Queue, func(a, b gpuLine) int { return cmp.Compare(placeOf(a.GPU), placeOf(b.GPU)) })
-	return s.render(r, 200, frame{Page: "start", Title: "Boards", Here: "boards", Events: "/events/queue", Content: page})
+	return s.render(r, 200, frame{Page: "start", Title: "Boards", Here: "boards", Events: "/events/queue", Beats: true, Content: page})
 }
 
 // byDeadline puts boards that are open first, by deadline; of the others the last
@@ -215,7 +215,7 @@ func (s *site) queue(r *request) error {
 		page.GPUs = append(page.GPUs, newQueue(&line[i], r, i))
 	}
 	slices.SortStableFunc(page.GPUs, func(a, b gpuQueue) int { return cmp.Compare(placeOf(a.GPU), placeOf(b.GPU)) })
-	return s.render(r, 200, frame{Page: "queue", Title: "Queue", Here: "queue", Events: "/events/queue", Refresh: 30, Content: page})
+	return s.render(r, 200, frame{Page: "queue", Title: "Queue", Here: "queue", Events: "/events/queue", Beats: true, Refresh: 30, Content: page})
 }
 
 func newQueue(g *backend.GPUStatus, r *request, i int) gpuQueue {

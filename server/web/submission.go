@@ -88,7 +88,7 @@ func (s *site) submission(r *request) error {
 	page := newSubmission(sub, board, r)
 	f := frame{Page: "submission", Title: fmt.Sprintf("Submission %d", id), Content: page}
 	if !sub.Done {
-		f.Events, f.Refresh = fmt.Sprintf("/events/submission/%d", id), 5
+		f.Events, f.Beats, f.Refresh = fmt.Sprintf("/events/submission/%d", id), true, 5
 	}
 	return s.render(r, 200, f)
 }

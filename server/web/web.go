@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -20,7 +21,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/format"
@@ -56,6 +56,21 @@ type Options struct {
 	Name      string           // of the competition; "" is "Kernel competition"
 	Log       *slog.Logger     // nil: nowhere
 	Now       func() time.Time // nil: time.Now
+
+	Limit   *httpx.Limiter // of each user, and of each address that is not logged in; nil: none
+	Streams *httpx.Quota   // bounds the open streams of each client; nil: httpx.NewStreamQuota
+}
+
+// Pages answer requests for pages.
+type Pages struct {
+	http.Handler
+	mux *http.ServeMux
+}
+
+// Has reports whether there is a page for a request.
+func (p *Pages) Has(r *http.Request) bool {
+	_, pattern := p.mux.Handler(r)
+	return pattern != "/"
 }
 
 // site is what all pages share.
@@ -63,18 +78,21 @@ type site struct {
 	Options
 	assets    *assets
 	templates map[string]*template.Template
-	streams   atomic.Int64
+	cache     shared
 }
 
 // New returns the pages.
 //
 // A stream of events lasts until its client leaves or its request's context ends:
 // to stop a server, cancel its base context.
-func New(opts Options) http.Handler {
+func New(opts Options) *Pages {
 	opts.Name = cmp.Or(opts.Name, "Kernel competition")
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.Now == nil {
 		opts.Now = time.Now
+	}
+	if opts.Streams == nil {
+		opts.Streams = httpx.NewStreamQuota()
 	}
 	opts.PublicURL = strings.TrimRight(opts.PublicURL, "/")
 	s := &site{Options: opts, templates: map[string]*template.Template{}}
@@ -100,19 +118,20 @@ func New(opts Options) http.Handler {
 		s.templates[page] = template.Must(view.NewTemplate(page).Funcs(functions).
 			ParseFS(templateFiles, "templates/frame.html", "templates/parts.html", "templates/"+page+".html"))
 	}
-	return s.guard(s.routes())
+	mux := s.routes()
+	return &Pages{s.guard(mux), mux}
 }
 
-func (s *site) routes() http.Handler {
+func (s *site) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, show := range map[string]func(*request) error{
-		"GET /{$}":             s.start,
-		"GET /b/{board}":       s.board,
-		"GET /b/{board}/{gpu}": s.board,
+		"GET /{$}":             s.shared(s.start, store.SignalBoard, store.SignalPlanned),
+		"GET /b/{board}":       s.shared(s.board, store.SignalBoard),
+		"GET /b/{board}/{gpu}": s.shared(s.board, store.SignalBoard),
 		"GET /s/{id}":          s.submission,
 		"GET /s/{id}/log":      s.log,
 		"GET /s/{id}/profile":  s.profile,
-		"GET /queue":           s.queue,
+		"GET /queue":           s.shared(s.queue, store.SignalPlanned),
 		"GET /u/{id}":          s.user,
 		"GET /admin":           s.admin,
 		"GET /admin/b/{board}": s.settings,
@@ -244,18 +263,16 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) bool {
 }
 
 const (
-	// calm is the shortest time between two events of one stream.
-	calm = time.Second
+	// calm is the shortest time between two events of one stream. With the time that
+	// live.js spreads its loads over, a change is seen within 2 s.
+	calm = 1500 * time.Millisecond
 
-	// beat is the longest silence of a stream. A beat makes the page load again, too:
-	// places in line change with what others hand in.
+	// beat is the longest silence of a stream. A beat makes those pages load again that
+	// change with time alone, see frame.Beats.
 	beat = 15 * time.Second
 
 	// sendTimeout bounds one write to a client that does not read.
 	sendTimeout = 10 * time.Second
-
-	// maxStreams bounds the streams of one instance.
-	maxStreams = 5_000
 )
 
 func (s *site) boardEvents(r *request) error {
@@ -284,15 +301,19 @@ func (s *site) queueEvents(r *request) error {
 // stream sends a server-sent event whenever something has changed, and now and then
 // one without. The client loads the page again to see what.
 func (s *site) stream(r *request, signal store.Signal) error {
-	if s.streams.Add(1) > maxStreams {
-		s.streams.Add(-1)
+	end, err := s.Streams.Take(r.Context(), r.caller())
+	switch {
+	case errors.Is(err, httpx.ErrClientFull):
+		r.w.Header().Set("Retry-After", "60")
+		return &refusal{http.StatusTooManyRequests, "You follow too many pages at once."}
+	case err != nil:
 		r.w.Header().Set("Retry-After", "60")
 		return &refusal{http.StatusServiceUnavailable, "Too many pages are being followed at the moment."}
 	}
-	defer s.streams.Add(-1)
+	defer end()
 	changed, stop := s.Backend.Watch(signal)
 	defer stop()
-	out := httpx.NewStream(r.w)
+	out := httpx.NewStream(r.w, r.Request)
 	if r.Method == http.MethodHead || out.Send("retry: 5000\n\n", sendTimeout) != nil {
 		return nil
 	}

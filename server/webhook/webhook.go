@@ -26,6 +26,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/httpx"
 )
 
 // maxBody is the largest event that is read, in bytes: a build carries its payload.
@@ -59,12 +60,15 @@ type Handler struct {
 	told atomic.Int64 // when Seen was told, Unix nanoseconds
 
 	hints, refused atomic.Int64
+
+	reading httpx.Quota // of bodies: one with a signature is read before it is known to be genuine
 }
 
-// New makes a handler. Without a token it refuses everything.
+// New makes a handler; [httpx.Wrap] belongs around it. Without a token it refuses
+// everything.
 func New(o Options) *Handler {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Handler{o: o}
+	return &Handler{o: o, reading: httpx.Quota{Each: 1, All: 32}}
 }
 
 // Hints counts the events since the start that were hints.
@@ -101,8 +105,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime)) // not supported by a test's recorder
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	genuine, err := h.sender(r.Header)
+	if err != nil {
+		return http.StatusUnauthorized, err
+	}
+	release, err := h.reading.Take(r.Context(), "")
+	if err != nil {
+		return http.StatusServiceUnavailable, errors.New("too many events come at once")
+	}
+	defer release()
+	httpx.Expect(r, maxBody, readTime)
+	body, err := io.ReadAll(r.Body)
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case tooLarge:
@@ -110,7 +123,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	case err != nil:
 		return http.StatusBadRequest, errors.New("the event could not be read")
 	}
-	if err := h.genuine(r.Header, body); err != nil {
+	if err := genuine(body); err != nil {
 		return http.StatusUnauthorized, err
 	}
 	now := time.Now()
@@ -133,26 +146,26 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	return http.StatusNoContent, nil
 }
 
-// genuine checks who sent an event: a signature over timestamp and raw body, or the
-// token itself, whichever the webhook was set up to send. The timestamp is not held
-// against a clock: events may be queued for hours, and a replay is harmless.
-func (h *Handler) genuine(header http.Header, body []byte) error {
+// sender checks who sent an event, as far as its header tells, and returns the check
+// of the body. The webhook sends either the token itself or a signature over timestamp
+// and raw body, as it was set up. The timestamp is not held against a clock: events may
+// be queued for hours, and a replay is harmless.
+func (h *Handler) sender(header http.Header) (genuine func(body []byte) error, err error) {
 	signature, token := header.Get("X-Buildkite-Signature"), header.Get("X-Buildkite-Token")
 	switch {
 	case h.o.Token == "":
-		return errors.New("no webhook is set up here")
+		return nil, errors.New("no webhook is set up here")
 	case signature != "":
-		return h.signed(signature, body)
-	case token != "":
-		if subtle.ConstantTimeCompare([]byte(token), []byte(h.o.Token)) != 1 {
-			return errors.New("the token is not this webhook's")
-		}
-		return nil
+		return h.signed(signature)
+	case token == "":
+		return nil, errors.New("got neither X-Buildkite-Signature nor X-Buildkite-Token")
+	case subtle.ConstantTimeCompare([]byte(token), []byte(h.o.Token)) != 1:
+		return nil, errors.New("the token is not this webhook's")
 	}
-	return errors.New("got neither X-Buildkite-Signature nor X-Buildkite-Token")
+	return func([]byte) error { return nil }, nil
 }
 
-func (h *Handler) signed(signature string, body []byte) error {
+func (h *Handler) signed(signature string) (genuine func(body []byte) error, err error) {
 	var timestamp, mac string
 	for _, part := range strings.Split(signature, ",") {
 		switch name, value, _ := strings.Cut(strings.TrimSpace(part), "="); name {
@@ -162,18 +175,18 @@ func (h *Handler) signed(signature string, body []byte) error {
 			mac = value
 		}
 	}
-	if _, err := strconv.ParseInt(timestamp, 10, 64); err != nil {
-		return errors.New("X-Buildkite-Signature: want timestamp=SECONDS,signature=HEX")
+	_, err = strconv.ParseInt(timestamp, 10, 64)
+	got, hexErr := hex.DecodeString(mac)
+	if err != nil || hexErr != nil || len(got) != sha256.Size {
+		return nil, errors.New("X-Buildkite-Signature: want timestamp=SECONDS,signature=HEX")
 	}
-	got, err := hex.DecodeString(mac)
-	if err != nil {
-		return errors.New("X-Buildkite-Signature: want timestamp=SECONDS,signature=HEX")
-	}
-	want := hmac.New(sha256.New, []byte(h.o.Token))
-	want.Write([]byte(timestamp + "."))
-	want.Write(body)
-	if !hmac.Equal(got, want.Sum(nil)) {
-		return errors.New("the signature is not this webhook's")
-	}
-	return nil
+	return func(body []byte) error {
+		want := hmac.New(sha256.New, []byte(h.o.Token))
+		want.Write([]byte(timestamp + "."))
+		want.Write(body)
+		if !hmac.Equal(got, want.Sum(nil)) {
+			return errors.New("the signature is not this webhook's")
+		}
+		return nil
+	}, nil
 }

@@ -93,6 +93,13 @@ func busy(err error) bool {
 	return ok && fault.Code()&0xff == 5 // SQLITE_BUSY
 }
 
+// unavailableSQLite reports whether SQLite could not use the file: it is locked for
+// too long, read-only, damaged on the way to the disk, full or gone.
+func unavailableSQLite(err error) bool {
+	fault, ok := errors.AsType[*driver.Error](err)
+	return ok && slices.Contains([]int{5, 8, 10, 13, 14}, fault.Code()&0xff) // BUSY, READONLY, IOERR, FULL, CANTOPEN
+}
+
 // refusedBySQLite reports whether SQLite found something too large, against a
 // constraint, or of another type.
 func refusedBySQLite(err error) bool {

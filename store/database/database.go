@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -158,6 +159,18 @@ func Unstorable(err error) bool {
 	}
 	_, noNumber := errors.AsType[*json.UnsupportedValueError](err)
 	return noNumber || refusedBySQLite(err)
+}
+
+// Unavailable reports whether an error is about the database as a whole and may pass:
+// no connection, no space, no permission to write.
+func Unavailable(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		// Classes 08, 53, 57 and 58: connection, resources, operator, system. 25006: read-only.
+		return slices.Contains([]string{"08", "53", "57", "58"}, pg.Code[:min(2, len(pg.Code))]) || pg.Code == "25006"
+	}
+	_, noConnection := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[*net.OpError](err)
+	return noConnection || network || errors.Is(err, driver.ErrBadConn) || unavailableSQLite(err)
 }
 
 // A Stamp is a point in time as both databases keep and order it.
