@@ -149,6 +149,9 @@ var tables = []struct {
 	{"own.run_evidence", false, []string{"run_id", "harness", "self_checked", "sandbox", "ambiguous", "low", "high", "proved"}},
 	{"own.report", false, []string{"run_id", "submission_id", "body", "created_at", "task"}},
 	{"own.session", false, []string{"hash", "user_id", "created_at", "until"}},
+	{"own.link", false, []string{"hash", "user_id", "until"}},
+	{"own.account", false, []string{"user_id", "provider"}},
+	{"own.begun_run", false, []string{"run_id", "user_id", "gpu", "begun_at"}},
 	{"own.setting", false, []string{"name", "value"}},
 	{"own.announced", false, []string{"leaderboard_id", "gpu", "top"}},
 }
