@@ -59,6 +59,10 @@ func banUser(c *call, in banRequestJSON) (any, error) {
 	return done(c, c.admin.Ban(c.ctx(), c.PathValue("user"), in.Banned))
 }
 
+func endSessions(c *call) (any, error) {
+	return done(c, c.admin.EndSessions(c.ctx(), c.PathValue("user")))
+}
+
 type hackedRequestJSON struct {
 	Why string `json:"why"` // for its owner
 }
