@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"html"
 	"log/slog"
@@ -341,4 +342,25 @@ func TestLogIn(t *testing.T) {
 		t.Errorf("no page: %d\n%s", a.StatusCode, a.body)
 	}
 	has(t, "an empty competition", w.get("", "/"), "There is no board yet")
+}
+
+// "Log out everywhere" ends every session of the user, and nobody else can ask for it.
+func TestLogOutEverywhere(t *testing.T) {
+	w := newWorld(t)
+	other, err := w.store.NewSession(t.Context(), alice, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/u/" + alice
+	has(t, "her page", w.get(alice, path), "Log out everywhere")
+	if a := w.post(bob, "/u/"+bob, path, url.Values{"do": {"logout"}}); a.StatusCode != 403 {
+		t.Errorf("logging another user out: %d, want 403", a.StatusCode)
+	}
+	if a := w.post(alice, path, path, url.Values{"do": {"logout"}}); a.StatusCode != 303 {
+		t.Errorf("logging out everywhere: %d, want 303", a.StatusCode)
+	}
+	if _, err := w.store.UserBySession(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the session of another browser: %v, want ErrNotFound", err)
+	}
+	lacks(t, "her page", w.get(alice, path), "Log out everywhere")
 }
