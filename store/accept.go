@@ -151,8 +151,10 @@ const maxUnfinished = 20
 // unfinished refuses a submission beyond maxUnfinished. Further evaluations, which
 // only admins plan, do not count.
 func (t *tx) unfinished(in *Submission) {
-	count := value[int](t, `SELECT count(*) FROM lb.submission s JOIN own.planned_run p ON p.submission_id = s.id
-		WHERE s.user_id = $1 AND p.gpu = $2 AND p.state <> 'finished' AND p.again = ''`, in.UserID, in.GPU)
+	// CROSS JOIN makes SQLite begin with the few unfinished runs, not with all submissions
+	// that the user ever made.
+	count := value[int](t, `SELECT count(*) FROM own.planned_run p CROSS JOIN lb.submission s
+		WHERE s.id = p.submission_id AND s.user_id = $1 AND p.gpu = $2 AND p.state <> 'finished' AND p.again = ''`, in.UserID, in.GPU)
 	runs := 1
 	if in.Mode == schema.ModeLeaderboard {
 		runs = 2

@@ -1,5 +1,5 @@
 -- Log-in links, which are not sessions; who a user's log-in is at; and the runs that users
--- began of late, which stay when their submissions are deleted.
+-- began of late, which stay when their submissions are deleted. An index counts unfinished runs.
 -- +goose Up
 CREATE TABLE kbserve.link (
     hash    text PRIMARY KEY,
@@ -24,3 +24,5 @@ CREATE INDEX begun_run_time ON kbserve.begun_run (begun_at);
 INSERT INTO kbserve.begun_run (run_id, user_id, gpu, begun_at)
 SELECT p.run_id, s.user_id, p.gpu, p.started_at FROM kbserve.planned_run p JOIN leaderboard.submission s ON s.id = p.submission_id
 WHERE p.started_at > now() - interval '1 hour';
+
+CREATE INDEX planned_run_unfinished ON kbserve.planned_run (gpu, submission_id) WHERE state <> 'finished' AND again = '';
