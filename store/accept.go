@@ -137,9 +137,32 @@ func (t *tx) admit(in *Submission) (board int64, late bool) {
 		t.refuse(AfterDeadline, "the deadline of board %s was %s", in.Board, deadline.Format(time.RFC3339))
 	}
 	if !in.NoLimits {
+		t.unfinished(in)
 		t.limits(board, in)
 	}
 	return board, late
+}
+
+// maxUnfinished is how many runs of one user may be unfinished on one GPU type, on all
+// boards together and also on those without limits: what waits is read at every claim
+// and shown on pages. A ranked submission has two runs.
+const maxUnfinished = 20
+
+// unfinished refuses a submission beyond maxUnfinished. Further evaluations, which
+// only admins plan, do not count.
+func (t *tx) unfinished(in *Submission) {
+	// CROSS JOIN makes SQLite begin with the few unfinished runs, not with all submissions
+	// that the user ever made.
+	count := value[int](t, `SELECT count(*) FROM own.planned_run p CROSS JOIN lb.submission s
+		WHERE s.id = p.submission_id AND s.user_id = $1 AND p.gpu = $2 AND p.state <> 'finished' AND p.again = ''`, in.UserID, in.GPU)
+	runs := 1
+	if in.Mode == schema.ModeLeaderboard {
+		runs = 2
+	}
+	if count+runs > maxUnfinished {
+		t.fail(&Refusal{Why: OverLimit, RetryAfter: time.Minute,
+			Text: fmt.Sprintf("limit reached: %d of at most %d runs of yours on %s have not finished; wait until some have, or cancel them", count, maxUnfinished, in.GPU)})
+	}
 }
 
 // limits counts the user's submissions of the last hour: those of the category on

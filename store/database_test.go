@@ -58,6 +58,13 @@ func TestConvert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	link, err := from.NewLink(ctx, "3", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := from.LogIn(ctx, "github", "77", "dan"); err != nil {
+		t.Fatal(err)
+	}
 	if err := from.SetAccepting(ctx, false); err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +105,14 @@ func TestConvert(t *testing.T) {
 	if u, err := to.UserBySession(ctx, session); err != nil || u.ID != "3" {
 		t.Errorf("a session became %+v, %v", u, err)
 	}
+	if u, err := to.UserByLink(ctx, link); err != nil || u.ID != "3" {
+		t.Errorf("a log-in link became %+v, %v", u, err)
+	}
+	_, err = to.LogIn(ctx, "discord", "77", "eve")
+	refusal(t, err, OtherProvider, "77")
+	if n := rows["kbserve.begun_run"]; n != 24 {
+		t.Errorf("Convert copied %d runs that began, want 24", n)
+	}
 	if yes, err := to.Accepting(ctx); err != nil || yes {
 		t.Errorf("Accepting = %t, %v; want no", yes, err)
 	}
@@ -107,7 +122,7 @@ func TestConvert(t *testing.T) {
 	if got := reportOf(t, to, claimed[0].RunID); !bytes.Equal(got, report) {
 		t.Errorf("a report became %q", got)
 	}
-	if rows["leaderboard.submission"] != 13 || rows["leaderboard.user_info"] != 5 || rows["kbserve.planned_run"] != 25 {
+	if rows["leaderboard.submission"] != 13 || rows["leaderboard.user_info"] != 6 || rows["kbserve.planned_run"] != 25 {
 		t.Errorf("Convert copied %v", rows)
 	}
 	var texts [2]bytes.Buffer

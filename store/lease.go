@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,7 @@ func (t *tx) next(n int, room map[string]int, now time.Time) (chosen []PlannedRu
 	if len(waiting) == 0 {
 		return nil
 	}
+	t.exec(`DELETE FROM own.begun_run WHERE begun_at <= $1`, now.Add(-queue.ShareWindow))
 	for _, p := range inTurn(waiting, t.begun(now)) {
 		if len(chosen) == n {
 			break
@@ -134,6 +136,10 @@ func (t *tx) waiting(n int, left map[string]int, now time.Time) []PlannedRun {
 // Errors of this and the following methods: [ErrLeaseLost].
 func (s *Store) Creating(ctx context.Context, p PlannedRun) error {
 	return s.change(ctx, "marking a run as creating", func(t *tx) {
+		// First, because it locks the user's row, which CancelSubmission locks before it
+		// changes planned runs.
+		t.exec(`INSERT INTO own.begun_run (run_id, user_id, gpu, begun_at) VALUES ($1, $2, $3, $4) ON CONFLICT (run_id) DO NOTHING`,
+			p.RunID, p.UserID, p.GPU, cmp.Or(p.Started, s.now()))
 		t.held(p, `state = 'creating', changed_at = $3, started_at = coalesce(started_at, $3)`, s.now())
 		t.exec(`UPDATE lb.submission_job_status SET status = $2, last_heartbeat = $3 WHERE submission_id = $1 AND status IN ('initial', 'pending')`,
 			p.Submission, StatusRunning, s.now())
@@ -203,11 +209,13 @@ func (s *Store) Line(ctx context.Context) (line []PlannedRun, err error) {
 }
 
 // begun counts the runs that each user began on each GPU type within the last hour.
+// A table of its own holds them, because planned runs are deleted with their submission:
+// a user must not get a better place by deleting submissions.
 func (t *tx) begun(now time.Time) map[queue.Share]int {
 	begun := map[queue.Share]int{}
 	var target queue.Share
 	var n int
-	t.each(dest{&target.User, &target.GPU, &n}, func() { begun[target] = n }, `SELECT s.user_id, p.gpu, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.started_at > $1 GROUP BY 1, 2`, now.Add(-queue.ShareWindow))
+	t.each(dest{&target.User, &target.GPU, &n}, func() { begun[target] = n }, `SELECT user_id, gpu, count(*) FROM own.begun_run WHERE begun_at > $1 GROUP BY 1, 2`, now.Add(-queue.ShareWindow))
 	return begun
 }
 

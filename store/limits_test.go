@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -65,5 +67,52 @@ func TestRefusalTellsNoGPUTypes(t *testing.T) {
 		save(t, s, b)
 		_, err := s.Accept(context.Background(), submission("sort", "T4", "7"))
 		refusal(t, err, NotInvited, "is closed")
+	})
+}
+
+// On a board without limits too, a user has a bounded number of unfinished runs on a GPU type.
+func TestUnfinishedRunsAreBounded(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		save(t, s, testBoard("sort"), testBoard("other"))
+		accept := func(board, gpu, mode string) error {
+			in := submission(board, gpu, "7")
+			in.Mode = mode
+			_, err := s.Accept(ctx, in)
+			return err
+		}
+		var wait sync.WaitGroup
+		var accepted atomic.Int32
+		for i := range 30 {
+			wait.Go(func() {
+				if accept([]string{"sort", "other"}[i%2], "H100", schema.ModeTest) == nil {
+					accepted.Add(1)
+				}
+			})
+		}
+		wait.Wait()
+		if accepted.Load() != maxUnfinished {
+			t.Errorf("%d of 30 were accepted at once, want %d", accepted.Load(), maxUnfinished)
+		}
+		err := accept("other", "H100", schema.ModeTest)
+		refusal(t, err, OverLimit, "20 of at most 20 runs of yours on H100")
+		if refused, _ := errors.AsType[*Refusal](err); refused == nil || refused.RetryAfter <= 0 {
+			t.Errorf("a refusal without a time to try again: %v", err)
+		}
+		if err := accept("sort", "B200", schema.ModeTest); err != nil {
+			t.Errorf("on another GPU type: %v", err)
+		}
+		admins := submission("sort", "H100", "7")
+		admins.NoLimits = true
+		if _, err := s.Accept(ctx, admins); err != nil {
+			t.Errorf("by an admin: %v", err)
+		}
+		evaluate(t, s, func(PlannedRun) *schema.Result { return result(true, 5) })
+		for i := range maxUnfinished / 2 {
+			if err := accept("sort", "H100", schema.ModeLeaderboard); err != nil {
+				t.Errorf("ranked submission %d after all have finished: %v", i, err)
+			}
+		}
+		refusal(t, accept("sort", "H100", schema.ModeLeaderboard), OverLimit, "have not finished")
 	})
 }

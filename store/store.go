@@ -259,6 +259,7 @@ const (
 	HasCLIID      // and nobody said that it may be replaced
 	UnknownInvite //
 	InviteTaken   // by somebody else
+	OtherProvider // the id belongs to an account at another provider, or to a user whom the command made
 )
 
 // A Refusal is a request that was understood and is not done. Nothing was stored.

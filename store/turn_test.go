@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/queue"
 )
 
 // No more is under way on a GPU type than there is room for, over all claimers.
@@ -69,6 +70,75 @@ func TestClaimKeepsToTheRoom(t *testing.T) {
 		}
 		if raw := reportOf(t, s, first[0].RunID); string(raw) != "{}" {
 			t.Errorf("the kept result is %q", raw)
+		}
+	})
+}
+
+// Deleting submissions changes nothing in the order: the runs of them that a user began
+// still count, until they are an hour old.
+func TestDeletingKeepsThePlaceInTheQueue(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		now := time.Now()
+		s.now = func() time.Time { return now }
+		save(t, s, testBoard("sort"))
+		names := map[string]string{"7": "G", "8": "H"}
+		accept := func(user string, n int) (ids []int64) {
+			for i := range n {
+				in := submission("sort", "H100", user)
+				in.Mode, in.Code = schema.ModeTest, fmt.Appendf(in.Code, "%d", i)
+				now = now.Add(time.Millisecond)
+				out, err := s.Accept(ctx, in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, out.ID)
+			}
+			return ids
+		}
+		order := func() (order string) {
+			t.Helper()
+			line, err := s.Line(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range line {
+				order += names[p.UserID]
+			}
+			return order
+		}
+		old := accept("7", 12)
+		accept("8", 9)
+		evaluate(t, s, func(PlannedRun) *schema.Result { return result(true, 5) })
+		for _, wait := range []struct {
+			user string
+			n    int
+		}{{"8", 3}, {"7", 2}, {"8", 2}, {"7", 4}} {
+			accept(wait.user, wait.n)
+		}
+		const want = "HHHGGHHGGGG"
+		if got := order(); got != want {
+			t.Errorf("the order is %s, want %s", got, want)
+		}
+		for _, id := range old {
+			if err := s.Delete(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := order(); got != want {
+			t.Errorf("after G deleted 12 submissions the order is %s, want %s", got, want)
+		}
+		if _, err := s.db.Exec(ctx, s.db.Write, `UPDATE own.begun_run SET begun_at = $1`, database.Stamp(now.Add(-queue.ShareWindow-time.Second))); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := order(), "HHHGGHGGHGG"; got != want {
+			t.Errorf("an hour later the order is %s, want %s", got, want)
+		}
+		if _, err := s.Claim(ctx, "test", 1, nil, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if n := count(t, s, "own.begun_run"); n != 0 {
+			t.Errorf("%d runs are kept that began more than an hour ago", n)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -59,7 +60,10 @@ func (s *Store) NewCLIID(ctx context.Context, id, name string) (cliID string, er
 	cliID = database.NewID()
 	return cliID, s.change(ctx, "making a CLI id", func(t *tx) {
 		t.upsertUser(id, name)
-		t.exec(`UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = 'kbserve' WHERE id = $1`, id, hashedID(cliID))
+		t.lockUser(id)
+		provider := cmp.Or(t.provider(id), ProviderCommand)
+		t.exec(`INSERT INTO own.account (user_id, provider) VALUES ($1, $2) ON CONFLICT (user_id) DO NOTHING`, id, provider)
+		t.exec(`UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = $3 WHERE id = $1`, id, hashedID(cliID), provider)
 	})
 }
 
@@ -75,8 +79,8 @@ func (s *Store) UserByCLIID(ctx context.Context, cliID string) (u User, err erro
 	return u, err
 }
 
-// Ban stops a user from submitting, or lets them again. What they have keeps its
-// rank, as in Kernelbot.
+// Ban stops a user from submitting, or lets them again. A ban also ends the user's
+// sessions and log-in links. What they have keeps its rank, as in Kernelbot.
 //
 // Errors: [ErrNotFound].
 func (s *Store) Ban(ctx context.Context, id string, banned bool) error {
@@ -84,7 +88,25 @@ func (s *Store) Ban(ctx context.Context, id string, banned bool) error {
 		if t.exec(`UPDATE lb.user_info SET is_banned = $2 WHERE id = $1`, id, banned) == 0 {
 			t.fail(ErrNotFound)
 		}
+		if banned {
+			t.endSessions(id)
+		}
 	})
+}
+
+// EndSessions ends all of a user's sessions and log-in links. The CLI id stays valid.
+//
+// Errors: [ErrNotFound].
+func (s *Store) EndSessions(ctx context.Context, userID string) error {
+	return s.change(ctx, "ending a user's sessions", func(t *tx) {
+		t.lockUser(userID)
+		t.endSessions(userID)
+	})
+}
+
+func (t *tx) endSessions(userID string) {
+	t.exec(`DELETE FROM own.session WHERE user_id = $1`, userID)
+	t.exec(`DELETE FROM own.link WHERE user_id = $1`, userID)
 }
 
 // Users lists who is known, by id, without log-ins that nobody finished.
@@ -119,7 +141,7 @@ func (s *Store) BeginLogin(ctx context.Context, provider string) (cliID string, 
 // made or renamed. With reset it takes the place of the one they have.
 //
 // Errors: [ErrNotFound] for a CLI id that is not known, or used; [*Refusal] with
-// HasCLIID.
+// HasCLIID or OtherProvider.
 func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name string, reset bool) error {
 	if err := checkUserID(userID); err != nil {
 		return err
@@ -130,8 +152,7 @@ func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name s
 		if n == 0 {
 			t.fail(ErrNotFound)
 		}
-		t.upsertUser(userID, text.Line(name, maxName))
-		t.lockUser(userID)
+		t.claimUser(userID, text.Line(name, maxName), provider)
 		has := value[bool](t, `SELECT coalesce(cli_valid, false) FROM lb.user_info WHERE id = $1`, userID)
 		if has && !reset {
 			t.refuse(HasCLIID, "you have a CLI id already; register again to replace it")
@@ -140,13 +161,65 @@ func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name s
 	})
 }
 
+// ProviderCommand is the provider of users that an operator made with a CLI id. No
+// account elsewhere logs in as one of them.
+const ProviderCommand = "kbserve"
+
+// provider returns where a user's log-in is, "" if nothing says so.
+//
+// Users that are older than the table of accounts have no row there. Kernelbot's
+// own row names the provider that a CLI id was made with. A CLI id without a
+// provider belongs to a person whose provider is unknown, so that no log-in may
+// take it over: an operator decides with TieUser. A user with neither has only
+// submitted through Kernelbot's bot and holds no credential here, so the first
+// log-in with the id takes it.
+func (t *tx) provider(userID string) (provider string) {
+	t.find(dest{&provider}, `SELECT coalesce(a.provider, nullif(u.cli_auth_provider, ''), CASE WHEN u.cli_id IS NOT NULL THEN $2 END, '')
+		FROM lb.user_info u LEFT JOIN own.account a ON a.user_id = u.id WHERE u.id = $1`, userID, ProviderCommand)
+	return provider
+}
+
+// claimUser makes or renames the user with an id at a provider. The same number may
+// be another person's at another provider.
+//
+// Errors: [*Refusal] with OtherProvider.
+func (t *tx) claimUser(userID, name, provider string) {
+	t.upsertUser(userID, name)
+	t.lockUser(userID)
+	switch owner := t.provider(userID); owner {
+	case "", provider:
+	case ProviderCommand:
+		t.refuse(OtherProvider, "user %s here was made by the organizers and is not tied to %s; ask them to tie it to your account", userID, provider)
+	default:
+		t.refuse(OtherProvider, "user %s here belongs to an account at %s; log in there, not at %s", userID, text.Line(owner, 40), provider)
+	}
+	t.exec(`INSERT INTO own.account (user_id, provider) VALUES ($1, $2) ON CONFLICT (user_id) DO NOTHING`, userID, provider)
+}
+
+// TieUser makes the account with this id at a provider the only one that logs in as
+// the user, who is made when new. The user's sessions and log-in links end, because
+// they may be those of another provider's account. A CLI id stays valid.
+func (s *Store) TieUser(ctx context.Context, id, name, provider string) error {
+	if err := checkUserID(id); err != nil {
+		return err
+	}
+	return s.change(ctx, "tying a user to a provider", func(t *tx) {
+		t.upsertUser(id, text.Line(name, maxName))
+		t.lockUser(id)
+		t.exec(`INSERT INTO own.account (user_id, provider) VALUES ($1, $2) ON CONFLICT (user_id) DO UPDATE SET provider = excluded.provider`, id, provider)
+		t.endSessions(id)
+	})
+}
+
 // LogIn makes the user who logged in with a browser, or renames them.
+//
+// Errors: [*Refusal] with OtherProvider.
 func (s *Store) LogIn(ctx context.Context, provider, userID, name string) (User, error) {
 	if err := checkUserID(userID); err != nil {
 		return User{}, err
 	}
 	err := s.change(ctx, "logging in", func(t *tx) {
-		t.upsertUser(userID, text.Line(name, maxName))
+		t.claimUser(userID, text.Line(name, maxName), provider)
 		t.exec(`UPDATE lb.user_info SET cli_auth_provider = $2 WHERE id = $1 AND cli_auth_provider IS NULL`, userID, text.Line(provider, 40))
 	})
 	if err != nil {
@@ -187,12 +260,49 @@ func (t *tx) known(id string) {
 //
 // Errors: [ErrNotFound] for a user that is not known.
 func (s *Store) NewSession(ctx context.Context, userID string, until time.Time) (token string, err error) {
+	err = s.change(ctx, "beginning a session", func(t *tx) { token = t.newSession(userID, until) })
+	return token, err
+}
+
+func (t *tx) newSession(userID string, until time.Time) (token string) {
 	token = database.NewID()
-	err = s.change(ctx, "beginning a session", func(t *tx) {
+	t.lockUser(userID)
+	now := t.now()
+	t.exec(`DELETE FROM own.session WHERE until <= $1`, now)
+	t.exec(`INSERT INTO own.session (hash, user_id, created_at, until) VALUES ($1, $2, $3, $4)`, hashedID(token), userID, now, until)
+	return token
+}
+
+// NewLink makes the token of a link that logs one browser in as a user, once. It is
+// returned once; only its hash is kept, apart from sessions, because a link that was
+// not used must not pass for a session. Links that are over are removed on the way.
+//
+// Errors: [ErrNotFound] for a user that is not known.
+func (s *Store) NewLink(ctx context.Context, userID string, until time.Time) (token string, err error) {
+	token = database.NewID()
+	err = s.change(ctx, "making a log-in link", func(t *tx) {
 		t.lockUser(userID)
-		now := s.now()
-		t.exec(`DELETE FROM own.session WHERE until <= $1`, now)
-		t.exec(`INSERT INTO own.session (hash, user_id, created_at, until) VALUES ($1, $2, $3, $4)`, hashedID(token), userID, now, until)
+		t.exec(`DELETE FROM own.link WHERE until <= $1`, s.now())
+		t.exec(`INSERT INTO own.link (hash, user_id, until) VALUES ($1, $2, $3)`, hashedID(token), userID, until)
+	})
+	return token, err
+}
+
+// UserByLink returns whom a link would log in, and leaves the link as it is.
+//
+// Errors: [ErrNotFound], also when the link was used or is over.
+func (s *Store) UserByLink(ctx context.Context, token string) (User, error) {
+	return s.user(ctx, `u.id = (SELECT user_id FROM own.link WHERE hash = $1 AND until > $2)`, hashedID(token), s.now())
+}
+
+// UseLink removes a link and begins a session of its user, until a time. Of several
+// that use one link at once, one gets a session.
+//
+// Errors: [ErrNotFound], also when the link was used or is over.
+func (s *Store) UseLink(ctx context.Context, link string, until time.Time) (token string, err error) {
+	err = s.change(ctx, "using a log-in link", func(t *tx) {
+		userID := value[string](t, `DELETE FROM own.link WHERE hash = $1 AND until > $2 RETURNING user_id`, hashedID(link), s.now())
+		token = t.newSession(userID, until)
 	})
 	return token, err
 }

@@ -13,7 +13,7 @@ usage:
   kbserve board create | set | sync | list | show | history | rejudge | delete
   kbserve limits show | set
   kbserve invite create | list | revoke
-  kbserve user create | list | login | ban | unban
+  kbserve user create | list | login | logout | ban | unban
   kbserve submission list | show | delete | verify | hacked | unhack
   kbserve accepting | stats | doctor | selftest
   kbserve completion SHELL     for bash, zsh or fish
@@ -142,17 +142,21 @@ list:
 		Example: "kbserve invite create finals -n 20",
 	},
 	"user": {
-		Usage: `kbserve user create ID [--name NAME]
+		Usage: `kbserve user create ID [--name NAME] [--provider NAME]
 kbserve user list [--json]
 kbserve user login ID [--url URL]
+kbserve user logout ID
 kbserve user ban ID | kbserve user unban ID`,
 		Text: `create prints a CLI id for the user (a decimal number, Discord's or GitHub's),
 once: it goes into ~/.popcorn.yaml, and the database keeps its hash. Again for
-the same user, it replaces the CLI id. Whoever is banned submits nothing more;
-what they have keeps its rank.
+the same user, it replaces the CLI id. With --provider it makes no CLI id: it
+ties the user to the account with this id at github or discord, which then logs
+in as the user. An account at another provider is refused. ban stops a user from
+submitting and logs all of their browsers out; what they have keeps its rank.
 
 login prints a link that logs one browser in as the user, once, within ten
 minutes: for admins, and where there is no log-in through GitHub or Discord.
+logout ends all sessions and log-in links of a user; the CLI id stays valid.
 
 create:
 {options create}

@@ -42,7 +42,7 @@ type serveCmd struct {
 	PIDFile string   `name:"pid-file" var:"KBSERVE_PID_FILE" placeholder:"FILE" help:"a file for the id of the process that answers"`
 	URL     string   `name:"url" var:"KBSERVE_URL" placeholder:"URL" help:"the address that clients use; default that of --listen"`
 	Name    string   `var:"KBSERVE_NAME" placeholder:"TEXT" help:"the name of the competition"`
-	Admin   []string `var:"KBSERVE_ADMINS" sep:"," placeholder:"ID" help:"a user who is an admin; may be repeated"`
+	Admin   []string `var:"KBSERVE_ADMINS" sep:"," placeholder:"ID" help:"a user who is an admin in a browser session; may be repeated"`
 	Proxy   []string `var:"KBSERVE_PROXIES" sep:"," placeholder:"NETWORK" help:"a network whose X-Forwarded-For is believed; may be repeated"`
 	Rate    float64  `var:"KBSERVE_RATE" default:"10" placeholder:"N" help:"requests a second that one client may make; 0: no limit"`
 

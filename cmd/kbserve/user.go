@@ -16,6 +16,7 @@ type userCmd struct {
 	Create userCreateCmd `cmd:""`
 	List   userListCmd   `cmd:""`
 	Login  userLoginCmd  `cmd:""`
+	Logout userLogoutCmd `cmd:""`
 	Ban    userBanCmd    `cmd:""`
 	Unban  userBanCmd    `cmd:""`
 }
@@ -24,10 +25,15 @@ type userCreateCmd struct {
 	place `embed:""`
 	ID    string `arg:""`
 	Name  string `placeholder:"TEXT" help:"the name that boards show"`
+
+	Provider string `enum:",github,discord" default:"" placeholder:"NAME" help:"tie the user to the account with this id at github or discord; no CLI id is made"`
 }
 
 func (c *userCreateCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error {
+		if c.Provider != "" {
+			return s.TieUser(ctx, c.ID, c.Name, c.Provider)
+		}
 		id, err := s.NewCLIID(ctx, c.ID, c.Name)
 		if err == nil {
 			fmt.Fprintln(env.Stdout, id)
@@ -45,15 +51,21 @@ type userLoginCmd struct {
 // Run prints a link that logs one browser in.
 func (c *userLoginCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error {
-		if _, err := s.User(ctx, c.ID); err != nil {
-			return err
-		}
-		token, err := s.NewSession(ctx, c.ID, time.Now().Add(identity.LinkLife))
+		token, err := s.NewLink(ctx, c.ID, time.Now().Add(identity.LinkLife))
 		if err == nil {
 			fmt.Fprintf(env.Stdout, "%s%s?%s=%s\n", strings.TrimRight(c.URL, "/"), identity.LinkPath, identity.LinkField, token)
 		}
 		return err
 	})
+}
+
+type userLogoutCmd struct {
+	place `embed:""`
+	ID    string `arg:""`
+}
+
+func (c *userLogoutCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error { return s.EndSessions(ctx, c.ID) })
 }
 
 type userListCmd struct {

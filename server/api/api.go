@@ -271,7 +271,7 @@ func (s *slower) answer(w http.ResponseWriter) { httpx.TooMany(w, s.wait) }
 var statuses = map[store.Why]int{
 	store.Invalid: http.StatusBadRequest, store.UnknownBoard: http.StatusNotFound, store.UnknownGPU: http.StatusBadRequest, store.UnknownUser: http.StatusNotFound,
 	store.Banned: http.StatusForbidden, store.NotInvited: http.StatusForbidden, store.AfterDeadline: http.StatusBadRequest, store.OverLimit: http.StatusTooManyRequests,
-	store.Finished: http.StatusConflict, store.HasCLIID: http.StatusConflict, store.UnknownInvite: http.StatusNotFound, store.InviteTaken: http.StatusConflict,
+	store.Finished: http.StatusConflict, store.HasCLIID: http.StatusConflict, store.UnknownInvite: http.StatusNotFound, store.InviteTaken: http.StatusConflict, store.OtherProvider: http.StatusConflict,
 }
 
 // refuse answers with an error, and tells the log its kind. Errors of the server

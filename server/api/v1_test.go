@@ -174,6 +174,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 			{"admin", "GET /api/v1/admin/users", "/api/v1/admin/users", nil, 200},
 			{"admin", "PUT /api/v1/admin/users/{user}/banned", "/api/v1/admin/users/8/banned", map[string]bool{"banned": true}, 204},
 			{"admin", "PUT /api/v1/admin/users/{user}/banned", "/api/v1/admin/users/88/banned", map[string]bool{"banned": true}, 404},
+			{"admin", "DELETE /api/v1/admin/users/{user}/sessions", "/api/v1/admin/users/8/sessions", nil, 204},
+			{"admin", "DELETE /api/v1/admin/users/{user}/sessions", "/api/v1/admin/users/88/sessions", nil, 404},
 			{"admin", "POST /api/v1/admin/submissions/{id}/verify", "/api/v1/admin/submissions/1/verify", map[string]string{"gpu": "B200"}, 204},
 			{"admin", "POST /api/v1/admin/boards/{board}/rejudge", "/api/v1/admin/boards/sort/rejudge", nil, 200},
 			{"admin", "POST /api/v1/admin/submissions/{id}/hacked", "/api/v1/admin/submissions/1/hacked", map[string]string{"why": "it cheats"}, 204},

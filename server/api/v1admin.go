@@ -67,6 +67,10 @@ func unmarkHacked(c *call, id int64) (any, error) {
 	return done(c, c.admin.UnmarkHacked(c.ctx(), id))
 }
 
+func endSessions(c *call) (any, error) {
+	return done(c, c.admin.EndSessions(c.ctx(), c.PathValue("user")))
+}
+
 type hackedRequestJSON struct {
 	Why string `json:"why"` // for its owner
 }

@@ -160,6 +160,16 @@ func (b *Backend) NewCLIID(ctx context.Context, v Viewer) (string, error) {
 	return b.o.Store.NewCLIID(ctx, v.ID, v.Name)
 }
 
+// EndSessions logs the viewer out in every browser.
+//
+// Errors: [ErrForbidden] for somebody who is not a user.
+func (b *Backend) EndSessions(ctx context.Context, v Viewer) error {
+	if v.ID == "" {
+		return fmt.Errorf("ending sessions without being logged in: %w", ErrForbidden)
+	}
+	return b.o.Store.EndSessions(ctx, v.ID)
+}
+
 // A Profile is what everybody may know of a user.
 type Profile struct {
 	ID, Name string

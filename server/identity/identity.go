@@ -58,7 +58,7 @@ type Options struct {
 	PublicURL string
 
 	AdminToken string   // "" admits nobody
-	Admins     []string // ids of users who are admins once they are logged in
+	Admins     []string // ids of users who are admins in a browser's session
 	Providers  []Provider
 
 	// Enclose puts the content of a page into the frame of the site's pages, which has
@@ -118,6 +118,10 @@ type Who struct {
 // Who returns who sent a request; nobody is no error. An admin's token and a CLI id
 // may come together: an admin who is also a user.
 //
+// Only the admin's token and the session of a user listed in Options.Admins make an
+// admin. A CLI id does not: it never expires, lies in a file on other machines, and
+// needs no page of ours. A banned user is not an admin.
+//
 // Errors: [ErrCredentials] for a CLI id or a token that is not valid. A session
 // that has ended is nobody.
 func (i *Identity) Who(r *http.Request) (Who, error) {
@@ -146,12 +150,12 @@ func (i *Identity) Who(r *http.Request) (Who, error) {
 			return w, nil
 		}
 		w.Cookie = !w.Admin
+		w.Admin = w.Admin || err == nil && !user.Banned && slices.Contains(i.o.Admins, user.ID)
 	}
 	if err != nil {
 		return Who{}, err
 	}
 	w.ID, w.Name = user.ID, user.Name
-	w.Admin = w.Admin || w.ID != "" && slices.Contains(i.o.Admins, w.ID)
 	return w, nil
 }
 

@@ -329,6 +329,10 @@ func TestWho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	bossSession, err := r.s.NewSession(ctx, "9", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
 	ann := backend.Viewer{ID: "7", Name: "ann"}
 	for _, c := range []struct {
 		name    string
@@ -340,7 +344,8 @@ func TestWho(t *testing.T) {
 		{"a CLI id", []string{HeaderCLI, ids["ann"]}, Who{Viewer: ann}, false},
 		{"an unknown CLI id", []string{HeaderCLI, "x"}, Who{}, true},
 		{"its hash", []string{HeaderCLI, fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(ids["ann"])))}, Who{}, true},
-		{"an admin's CLI id", []string{HeaderCLI, ids["boss"]}, Who{Viewer: backend.Viewer{ID: "9", Name: "boss", Admin: true}}, false},
+		{"an admin's CLI id", []string{HeaderCLI, ids["boss"]}, Who{Viewer: backend.Viewer{ID: "9", Name: "boss"}}, false},
+		{"an admin's session", []string{"Cookie", sessionCookie + "=" + bossSession}, Who{Viewer: backend.Viewer{ID: "9", Name: "boss", Admin: true}, Cookie: true}, false},
 		{"the admin's token", []string{"Authorization", "Bearer " + adminToken}, Who{Viewer: backend.Viewer{Admin: true}}, false},
 		{"the admin's token, lower case", []string{"Authorization", "bearer " + adminToken}, Who{Viewer: backend.Viewer{Admin: true}}, false},
 		{"another token", []string{"Authorization", "Bearer x"}, Who{}, true},

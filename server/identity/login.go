@@ -106,26 +106,28 @@ func (i *Identity) loggedIn(w http.ResponseWriter, r *http.Request) error {
 	// The session is one of its own, in place of one that the browser had: what
 	// somebody may have put there before the log-in is worth nothing after it.
 	user, err := i.o.Store.LogIn(r.Context(), p.Name, who.id, who.name)
-	if err == nil {
-		err = i.session(w, r, user.ID)
+	if refused, ok := errors.AsType[*store.Refusal](err); ok {
+		return &refusal{http.StatusConflict, refused.Text}
+	} else if err != nil {
+		return err
 	}
+	token, err := i.o.Store.NewSession(r.Context(), user.ID, i.o.Now().Add(sessionLife))
 	if err != nil {
+		return err
+	}
+	if err := i.session(w, r, token); err != nil {
 		return err
 	}
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	return httpx.See(w, r, s.Next)
 }
 
-func (i *Identity) session(w http.ResponseWriter, r *http.Request, user string) error {
-	ctx := r.Context()
+// session gives the browser a session, and ends one that it had.
+func (i *Identity) session(w http.ResponseWriter, r *http.Request, token string) error {
 	if old := i.cookie(r, sessionCookie); old != "" {
-		if err := i.o.Store.EndSession(ctx, old); err != nil {
+		if err := i.o.Store.EndSession(r.Context(), old); err != nil {
 			return err
 		}
-	}
-	token, err := i.o.Store.NewSession(ctx, user, i.o.Now().Add(sessionLife))
-	if err != nil {
-		return err
 	}
 	i.setCookie(w, sessionCookie, token, sessionLife)
 	return nil
@@ -173,8 +175,10 @@ var linkPage = template.Must(template.New("link").Parse(`<h1>Log in as {{.Name}}
 // before people do.
 func (i *Identity) askLink(w http.ResponseWriter, r *http.Request) error {
 	token := r.URL.Query().Get(LinkField)
-	user, err := i.linked(r, token)
-	if err != nil {
+	user, err := i.o.Store.UserByLink(r.Context(), token)
+	if errors.Is(err, store.ErrNotFound) {
+		return errLink
+	} else if err != nil {
 		return err
 	}
 	i.page(w, http.StatusOK, linkPage, map[string]any{"Name": cmp.Or(user.Name, "user "+user.ID), "ID": user.ID, "Token": token})
@@ -186,28 +190,19 @@ func (i *Identity) useLink(w http.ResponseWriter, r *http.Request) error {
 	if err := i.CheckOrigin(r); err != nil {
 		return &refusal{http.StatusForbidden, err.Error()}
 	}
-	token := r.PostFormValue(LinkField)
-	user, err := i.linked(r, token)
-	if err == nil {
-		err = i.o.Store.EndSession(r.Context(), token)
+	token, err := i.o.Store.UseLink(r.Context(), r.PostFormValue(LinkField), i.o.Now().Add(sessionLife))
+	if errors.Is(err, store.ErrNotFound) {
+		return errLink
+	} else if err != nil {
+		return err
 	}
-	if err == nil {
-		err = i.session(w, r, user.ID)
-	}
-	if err != nil {
+	if err := i.session(w, r, token); err != nil {
 		return err
 	}
 	return httpx.See(w, r, "/")
 }
 
-// linked returns whose link it is.
-func (i *Identity) linked(r *http.Request, token string) (store.User, error) {
-	user, err := i.o.Store.UserBySession(r.Context(), token)
-	if errors.Is(err, store.ErrNotFound) || token == "" {
-		err = &refusal{http.StatusForbidden, "this link was used, or is older than ten minutes; ask for another"}
-	}
-	return user, err
-}
+var errLink = &refusal{http.StatusForbidden, "this link was used, or is older than ten minutes; ask for another"}
 
 // A pending is what a person is asked to confirm. Their browser keeps it, sealed.
 type pending struct {

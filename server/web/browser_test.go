@@ -91,12 +91,16 @@ func pagesInABrowser(t *testing.T, looks map[int64][]string) {
 	w := newWorld(t)
 	b := w.open(t)
 	grounds := map[string]string{}
+	link, err := w.store.NewLink(t.Context(), alice, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, page := range []struct{ name, as, path string }{
 		{"start", "", "/"}, {"start-user", alice, "/"}, {"board", alice, "/b/matmul/H100"}, {"board-empty", "", "/b/matmul/MI300"}, {"board-closed", "", "/b/conv2d"},
 		{"right", alice, submissionPath(w.right)}, {"wrong", alice, submissionPath(w.wrong)}, {"waiting", alice, submissionPath(w.waiting)}, {"running", bob, submissionPath(w.running)},
 		{"fault", alice, submissionPath(w.fault)}, {"foreign", alice, submissionPath(w.others)}, {"test", alice, submissionPath(w.test)}, {"log", alice, submissionPath(w.right) + "/log"}, {"queue", alice, "/queue"},
-		{"user", "", "/u/" + bob}, {"self", alice, "/u/" + alice}, {"admin", boss, "/admin?invites=secret-lab"}, {"login", "", "/login"},
-		{"link", "", "/auth/link?token=" + w.cookies[alice]}, {"error-link", "", "/auth/link?token=used"}, {"error", "", "/nothing"},
+		{"user", "", "/u/" + bob}, {"self", alice, "/u/" + alice}, {"admin", boss, "/admin?invites=secret-lab"}, {"settings", boss, "/admin/b/matmul"}, {"login", "", "/login"},
+		{"link", "", "/auth/link?token=" + link}, {"error-link", "", "/auth/link?token=used"}, {"error", "", "/nothing"},
 	} {
 		b.as(w.rig, page.as)
 		for width, schemes := range looks {

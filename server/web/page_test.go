@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"html"
 	"log/slog"
@@ -393,11 +394,36 @@ func TestLogIn(t *testing.T) {
 func TestPagesOfLinks(t *testing.T) {
 	w := newRig(t)
 	w.login(alice, "alice")
+	token, err := w.store.NewLink(t.Context(), alice, time.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
 	html := http.Header{"Accept": {"text/html"}}
-	link := w.do("", "GET", "/auth/link?token="+w.cookies[alice], nil, html)
+	link := w.do("", "GET", "/auth/link?token="+token, nil, html)
 	has(t, "the page of a link", link.body, "<title>Log in? · Kernel Games</title>", `<header class="top">`, `href="/assets/style.`, "Log in as alice?", `<button class="primary">Log in</button>`)
 	if policy := link.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "style-src 'self';") || strings.Contains(policy, "unsafe") {
 		t.Errorf("the policy of the page of a link is %q", policy)
 	}
 	has(t, "the page of a used link", w.do("", "GET", "/auth/link?token=x", nil, html).body, `<header class="top">`, "This link was used, or is older than ten minutes; ask for another.")
+}
+
+// "Log out everywhere" ends every session of the user, and nobody else can ask for it.
+func TestLogOutEverywhere(t *testing.T) {
+	w := newWorld(t)
+	other, err := w.store.NewSession(t.Context(), alice, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/u/" + alice
+	has(t, "her page", w.get(alice, path), "Log out everywhere")
+	if a := w.post(bob, "/u/"+bob, path, url.Values{"do": {"logout"}}); a.StatusCode != 403 {
+		t.Errorf("logging another user out: %d, want 403", a.StatusCode)
+	}
+	if a := w.post(alice, path, path, url.Values{"do": {"logout"}}); a.StatusCode != 303 {
+		t.Errorf("logging out everywhere: %d, want 303", a.StatusCode)
+	}
+	if _, err := w.store.UserBySession(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the session of another browser: %v, want ErrNotFound", err)
+	}
+	lacks(t, "her page", w.get(alice, path), "Log out everywhere")
 }

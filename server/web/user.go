@@ -94,6 +94,11 @@ func (s *site) actOnSelf(r *request) error {
 			return err
 		}
 		return s.showUser(r, id, "")
+	case "logout":
+		if err := s.Backend.EndSessions(r.Context(), r.viewer); err != nil {
+			return err
+		}
+		return r.see("/")
 	case "join":
 		boards, err := s.Backend.Join(r.Context(), r.viewer, strings.TrimSpace(r.PostFormValue("code")))
 		if err != nil {
