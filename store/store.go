@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
@@ -279,6 +280,7 @@ func NewRefusal(why Why, format string, args ...any) *Refusal {
 // Names in own.setting. Those of [Store.Secret] begin with secretPrefix.
 const (
 	settingAccepting = "accepting"
+	settingAbout     = "about"
 	secretPrefix     = "secret:"
 )
 
@@ -297,6 +299,28 @@ func (s *Store) SetAccepting(ctx context.Context, accepting bool) error {
 	}
 	return s.change(ctx, "saying whether submissions are taken", func(t *tx) {
 		t.exec(`INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingAccepting, value)
+	})
+}
+
+// MaxAbout is the largest text about a competition, in bytes.
+const MaxAbout = 50_000
+
+// About returns the organizer's text about the competition, in Markdown; "" for none.
+func (s *Store) About(ctx context.Context) (about string, err error) {
+	err = s.read(ctx, "reading the text about the competition", func(t *tx) { about = t.setting(settingAbout) })
+	return about, err
+}
+
+// SetAbout replaces the text about the competition; "" removes it.
+//
+// Errors: [*Refusal] with Invalid.
+func (s *Store) SetAbout(ctx context.Context, about string) error {
+	if len(about) > MaxAbout || !utf8.ValidString(about) || strings.ContainsRune(about, 0) {
+		return NewRefusal(Invalid, "text: got %d bytes, want at most %d of UTF-8 without U+0000", len(about), MaxAbout)
+	}
+	return s.change(ctx, "replacing the text about the competition", func(t *tx) {
+		t.exec(`INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingAbout, about)
+		t.tell(Signal{Kind: SignalBoard}) // the start page shows it
 	})
 }
 

@@ -15,7 +15,7 @@ usage:
   kbserve invite create | list | revoke
   kbserve user create | list | login | logout | ban | unban
   kbserve submission list | show | delete | verify | hacked | unhack
-  kbserve accepting | stats | doctor | selftest
+  kbserve about | accepting | stats | doctor | selftest
   kbserve completion SHELL     for bash, zsh or fish
   kbserve man                  all help pages, for man(1)
   kbserve COMMAND --help | kbserve --version
@@ -195,6 +195,13 @@ verify:
 hacked:
 {options hacked}`,
 		Example: "kbserve submission list --board add --status failed",
+	},
+	"about": {
+		Usage: "kbserve about [FILE]",
+		Text: `prints the text about the competition, or replaces it with a file's, - being
+standard input: Markdown with what the competition is, its rules and dates. The
+start page shows its beginning, /about all of it.`,
+		Example: "kbserve about rules.md",
 	},
 	"accepting": {
 		Usage: "kbserve accepting [yes | no]",

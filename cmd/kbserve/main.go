@@ -33,6 +33,7 @@ type grammar struct {
 	Invite     inviteCmd     `cmd:""`
 	User       userCmd       `cmd:""`
 	Submission submissionCmd `cmd:""`
+	About      aboutCmd      `cmd:""`
 	Accepting  acceptingCmd  `cmd:""`
 	Stats      statsCmd      `cmd:""`
 	Doctor     doctorCmd     `cmd:""`

@@ -292,3 +292,26 @@ func numbers(counts map[string]int) string {
 }
 
 func named(name string) string { return cmp.Or(text.Line(name, 40), "none") }
+
+// aboutCmd prints or replaces the text about the competition.
+type aboutCmd struct {
+	place `embed:""`
+	File  string `arg:"" optional:""`
+}
+
+func (c *aboutCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		if c.File != "" {
+			data, err := cli.ReadInput(env.Stdin, c.File, store.MaxAbout)
+			if err != nil {
+				return err
+			}
+			return s.SetAbout(ctx, string(data))
+		}
+		about, err := s.About(ctx)
+		if err == nil {
+			fmt.Fprint(env.Stdout, text.Lines(about))
+		}
+		return err
+	})
+}

@@ -102,9 +102,21 @@ func joinBoards(c *call, in joinRequestJSON) (any, error) {
 	return boardNamesJSON{list(boards)}, err
 }
 
+type aboutJSON struct {
+	Text string `json:"text"` // Markdown; empty: none
+}
+
+func about(c *call) (any, error) {
+	text, err := c.back().About(c.ctx())
+	return aboutJSON{text}, err
+}
+
+func putAbout(c *call, in aboutJSON) (any, error) { return in, c.admin.SetAbout(c.ctx(), in.Text) }
+
 func boardRoutes() []route {
 	page := []param{{"gpu", "string", "the GPU type"}, {"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}
 	return []route{
+		{pattern: "GET /api/v1/about", about: "The organizer's text about the competition.", answer: reflect.TypeFor[aboutJSON](), do: about},
 		{pattern: "GET /api/v1/boards", about: "List the boards that you may see.", answer: reflect.TypeFor[boardsJSON](), do: boards},
 		{pattern: "GET /api/v1/boards/{board}", about: "Read a board: its task, templates and limits.", answer: reflect.TypeFor[boardDetailJSON](), do: board},
 		{pattern: "GET /api/v1/boards/{board}/ranking", about: "The ranking on a GPU type.", query: page, answer: reflect.TypeFor[rankingJSON](), do: boardRanking},
@@ -272,6 +284,7 @@ func adminRoutes() []route {
 		{pattern: "PATCH /api/v1/admin/boards/{board}", about: "Change a board's settings; its history says who did and why.", body: reflect.TypeFor[boardEditJSON](), answer: reflect.TypeFor[boardEditedJSON](), do: withBody(editBoard)},
 		{pattern: "POST /api/v1/admin/boards/{board}/rejudge", about: "Evaluate submissions once more, as after a change of the task: those that rank, unless the request selects others. The results take the others' place.", body: reflect.TypeFor[rejudgeRequestJSON](), answer: reflect.TypeFor[rejudgedJSON](), do: rejudge},
 		{pattern: "GET /api/v1/admin/boards/{board}/rejudge", about: "How far the last re-evaluation is, and the ranks that it has changed.", answer: reflect.TypeFor[store.RejudgeReport](), do: rejudgeReport},
+		{pattern: "PUT /api/v1/admin/about", about: "Replace the text about the competition.", large: true, body: reflect.TypeFor[aboutJSON](), answer: reflect.TypeFor[aboutJSON](), do: withBody(putAbout)},
 		{pattern: "GET /api/v1/admin/accepting", about: "Whether submissions are taken.", answer: reflect.TypeFor[acceptingJSON](), do: accepting},
 		{pattern: "PUT /api/v1/admin/accepting", about: "Stop submissions on all instances, or start them again.", body: reflect.TypeFor[acceptingJSON](), answer: reflect.TypeFor[acceptingJSON](), do: withBody(putAccepting)},
 		{pattern: "GET /api/v1/admin/invites", about: "List invites.", query: []param{{"board", "string", "to this board alone"}}, answer: reflect.TypeFor[invitesJSON](), do: invites},

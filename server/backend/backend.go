@@ -118,6 +118,9 @@ type hub struct {
 	changes  map[string]uint64 // signals by their kind
 }
 
+// About returns the organizer's text about the competition, in Markdown; "" for none.
+func (b *Backend) About(ctx context.Context) (string, error) { return b.o.Store.About(ctx) }
+
 // Watch returns a channel that gets a value after each change of one thing, several
 // at once being one, until stop is called.
 func (b *Backend) Watch(signal store.Signal) (changed <-chan struct{}, stop func()) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/format"
+	"github.com/gpu-mode/kbgen/schema/task"
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/ranking"
 	"github.com/gpu-mode/kbgen/verdict/view"
@@ -43,6 +45,8 @@ type boardPage struct {
 	OwnMore string // path
 
 	Description template.HTML
+	Cases       []publicCase
+	References  []task.File // the task's reference implementation
 	Terms       []view.Term // what holds on the board
 	Changes     []store.BoardChange
 
@@ -52,6 +56,28 @@ type boardPage struct {
 	without  map[string]bool // GPU types like that
 	Form     submitForm
 	Commands commands
+}
+
+// A publicCase is one of a task's cases whose seed is no secret.
+type publicCase struct {
+	Use, Text string // "test", "n: 3"
+}
+
+// fillTask shows the public cases, and the files of the task that are named reference:
+// reference.py, reference.cuh.
+func (page *boardPage) fillTask(t *task.Task) {
+	for use, cases := range map[string][]schema.Case{"test": t.Tests, "benchmark": t.Benchmarks} {
+		for _, c := range cases {
+			page.Cases = append(page.Cases, publicCase{use, c.Text()})
+		}
+	}
+	slices.SortStableFunc(page.Cases, func(a, b publicCase) int { return strings.Compare(b.Use, a.Use) })
+	for _, f := range t.Files {
+		if stem, _, _ := strings.Cut(f.Name, "."); stem == "reference" && !f.Submission {
+			f.Text = text.Lines(f.Text)
+			page.References = append(page.References, f)
+		}
+	}
 }
 
 // commands are what somebody types who submits without a browser.
@@ -134,6 +160,9 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 	page.Description = describe(b.Description)
 	if page.Description == "" && b.Task != nil {
 		page.Description = describe(b.Task.Description)
+	}
+	if b.Task != nil {
+		page.fillTask(b.Task)
 	}
 	page.fillForm(r, b, gpu, problem)
 	return s.render(r, status, frame{Page: "board", Title: name(b.Name) + " on " + page.GPU, Here: "boards", Events: "/events/board/" + b.Name, Content: page})

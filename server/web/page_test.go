@@ -246,6 +246,29 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
+// The organizer's text is shown to everybody, without what could harm them.
+func TestAbout(t *testing.T) {
+	w := newWorld(t)
+	if a := w.do("", "GET", "/about", nil, nil); a.StatusCode != 404 {
+		t.Errorf("a page without text: %d, want 404", a.StatusCode)
+	}
+	lacks(t, "the start page", w.get("", "/"), "/about")
+	if a := w.post(alice, "/u/"+alice, "/about", url.Values{"text": {"mine"}}); a.StatusCode != 403 {
+		t.Errorf("a text by a user: %d, want 403", a.StatusCode)
+	}
+	text := "The **spring** games.\r\n\r\n- end in May\r\n<script>alert(1)</script>\r\n"
+	if a := w.post(boss, "/about", "/about", url.Values{"text": {text}}); a.StatusCode != 303 {
+		t.Errorf("a text by an admin: %d\n%s", a.StatusCode, a.body)
+	}
+	has(t, "the text", w.get("", "/about"), "<strong>spring</strong>", "<li>end in May")
+	lacks(t, "the text", w.get("", "/about"), "<script>alert")
+	has(t, "the start page", w.get("", "/"), "The spring games.", "/about")
+	has(t, "the admin's form", w.get(boss, "/about"), "The **spring** games.")
+	if a := w.post(boss, "/about", "/about", url.Values{"text": {strings.Repeat("x", 51_000)}}); a.StatusCode != 400 {
+		t.Errorf("a text that is too long: %d, want 400", a.StatusCode)
+	}
+}
+
 func TestSettings(t *testing.T) {
 	w := newWorld(t)
 	path := "/admin/b/conv2d"

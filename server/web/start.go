@@ -21,6 +21,7 @@ const (
 )
 
 type startPage struct {
+	About       string            // its beginning; "" without
 	Open, Ended []backend.Leading // with leaders
 	Older       []backend.Leading // ended, without
 	Queue       []gpuLine
@@ -39,7 +40,11 @@ func (s *site) start(r *request) error {
 	if err != nil {
 		return err
 	}
-	page := startPage{Known: r.viewer.Known()}
+	about, err := s.Backend.About(ctx)
+	if err != nil {
+		return err
+	}
+	page := startPage{Known: r.viewer.Known(), About: summary(about, 400)}
 	shown := 0
 	slices.SortStableFunc(boards, func(a, b backend.Leading) int { return byDeadline(&a.Board, &b.Board, r) })
 	for _, b := range boards {

@@ -114,7 +114,7 @@ func New(opts Options) *Pages {
 		"rank": rank, "share": share, "behind": behind, "interval": interval, "lasted": lasted, "machine": machineOf, "machines": machines,
 		"tally": tally, "templateFile": templateFile,
 	}
-	for _, page := range []string{"start", "board", "submission", "log", "queue", "user", "admin", "settings", "login", "error"} {
+	for _, page := range []string{"start", "board", "submission", "log", "queue", "user", "admin", "settings", "about", "login", "error"} {
 		s.templates[page] = template.Must(view.NewTemplate(page).Funcs(functions).
 			ParseFS(templateFiles, "templates/frame.html", "templates/parts.html", "templates/"+page+".html"))
 	}
@@ -131,6 +131,7 @@ func (s *site) routes() *http.ServeMux {
 		"GET /s/{id}":          s.submission,
 		"GET /s/{id}/log":      s.log,
 		"GET /s/{id}/profile":  s.profile,
+		"GET /about":           s.shared(s.about, store.SignalBoard),
 		"GET /queue":           s.shared(s.queue, store.SignalPlanned),
 		"GET /u/{id}":          s.user,
 		"GET /admin":           s.admin,
@@ -156,6 +157,7 @@ func (s *site) routes() *http.ServeMux {
 		"POST /s/{id}/{act}":    s.actOnSubmission,
 		"POST /u/{id}":          s.actOnSelf,
 		"POST /admin":           s.actAsAdmin,
+		"POST /about":           s.changeAbout,
 		"POST /admin/b/{board}": s.actOnBoard,
 	} {
 		mux.HandleFunc(pattern, s.answer(s.form(act)))
