@@ -100,7 +100,7 @@ func pagesInABrowser(t *testing.T, looks map[int64][]string) {
 		{"start", "", "/"}, {"start-user", alice, "/"}, {"board", alice, "/b/matmul/H100"}, {"board-empty", "", "/b/matmul/MI300"}, {"board-closed", "", "/b/conv2d"},
 		{"right", alice, submissionPath(w.right)}, {"wrong", alice, submissionPath(w.wrong)}, {"waiting", alice, submissionPath(w.waiting)}, {"running", bob, submissionPath(w.running)},
 		{"fault", alice, submissionPath(w.fault)}, {"foreign", alice, submissionPath(w.others)}, {"test", alice, submissionPath(w.test)}, {"log", alice, submissionPath(w.right) + "/log"}, {"queue", alice, "/queue"},
-		{"user", "", "/u/" + bob}, {"self", alice, "/u/" + alice}, {"admin", boss, "/admin?invites=secret-lab"}, {"settings", boss, "/admin/b/matmul"}, {"about", boss, "/about"}, {"login", "", "/login"},
+		{"user", "", "/u/" + bob}, {"self", alice, "/u/" + alice}, {"admin", boss, "/admin?invites=secret-lab"}, {"settings", boss, "/admin/b/matmul"}, {"about", boss, "/about"}, {"compare", alice, comparePath(w.right, w.test)}, {"login", "", "/login"},
 		{"link", "", "/auth/link?token=" + link}, {"error-link", "", "/auth/link?token=used"}, {"error", "", "/nothing"},
 	} {
 		b.as(w.rig, page.as)

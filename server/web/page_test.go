@@ -246,6 +246,24 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
+// Two submissions are compared by their cases and their code, as far as the viewer sees
+// both.
+func TestCompare(t *testing.T) {
+	w := newWorld(t)
+	path := comparePath(w.right, w.wrong)
+	own := w.get(alice, path)
+	has(t, "one's own two", own, "Two submissions", fmt.Sprint(w.right), fmt.Sprint(w.wrong))
+	has(t, "a submission's page", w.get(alice, submissionPath(w.right)), `action="/compare"`, fmt.Sprintf(`value="%d"`, w.wrong))
+	has(t, "one with itself", w.get(alice, comparePath(w.right, w.right)), "no change shown", "The two have the same code.")
+	has(t, "another user's", w.get(alice, comparePath(w.right, w.others)), "Cases are compared where you see both results", "The code of both")
+	lacks(t, "another user's", w.get(alice, comparePath(w.right, w.others)), "canary_code_of_bob")
+	for path, want := range map[string]int{comparePath(w.right, 99999): 404, "/compare": 400, "/compare?a=1&b=x": 400, comparePath(w.wrong, w.waiting): 404} {
+		if a := w.do("", "GET", path, nil, nil); a.StatusCode != want {
+			t.Errorf("%s by nobody: %d, want %d", path, a.StatusCode, want)
+		}
+	}
+}
+
 // The organizer's text is shown to everybody, without what could harm them.
 func TestAbout(t *testing.T) {
 	w := newWorld(t)

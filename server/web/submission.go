@@ -31,6 +31,8 @@ const (
 )
 
 type submissionPage struct {
+	Others []option // submissions to compare it with
+
 	*backend.Submission
 	GPU               string // "" when nobody knows
 	State             view.State
@@ -86,6 +88,9 @@ func (s *site) submission(r *request) error {
 		return err
 	}
 	page := newSubmission(sub, board, r)
+	if err := s.fillCompare(r, page); err != nil {
+		return err
+	}
 	f := frame{Page: "submission", Title: fmt.Sprintf("Submission %d", id), Content: page}
 	if !sub.Done {
 		f.Events, f.Beats, f.Refresh = fmt.Sprintf("/events/submission/%d", id), true, 5

@@ -114,7 +114,7 @@ func New(opts Options) *Pages {
 		"rank": rank, "share": share, "behind": behind, "interval": interval, "lasted": lasted, "machine": machineOf, "machines": machines,
 		"tally": tally, "templateFile": templateFile,
 	}
-	for _, page := range []string{"start", "board", "submission", "log", "queue", "user", "admin", "settings", "about", "login", "error"} {
+	for _, page := range []string{"start", "board", "submission", "log", "queue", "user", "admin", "settings", "about", "compare", "login", "error"} {
 		s.templates[page] = template.Must(view.NewTemplate(page).Funcs(functions).
 			ParseFS(templateFiles, "templates/frame.html", "templates/parts.html", "templates/"+page+".html"))
 	}
@@ -131,6 +131,7 @@ func (s *site) routes() *http.ServeMux {
 		"GET /s/{id}":          s.submission,
 		"GET /s/{id}/log":      s.log,
 		"GET /s/{id}/profile":  s.profile,
+		"GET /compare":         s.compare,
 		"GET /about":           s.shared(s.about, store.SignalBoard),
 		"GET /queue":           s.shared(s.queue, store.SignalPlanned),
 		"GET /u/{id}":          s.user,
