@@ -3,8 +3,11 @@ package store
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Stats are the numbers of all boards.
@@ -174,4 +177,58 @@ func (t *tx) countBoards(statement string, upTo int64) map[int64]int {
 	var n int
 	t.each(dest{&board, &n}, func() { counts[board] = n }, statement, upTo)
 	return counts
+}
+
+// A Day is what became of the runs of one GPU type in the last 24 hours.
+type Day struct {
+	Runs         int            // that began, further evaluations left out
+	Wait, Wait95 time.Duration  // from their plan to their build: median and 95th percentile
+	Hours        []HourWait     // hours in which runs began, the oldest first
+	Faults       map[string]int // runs that ended without a verdict on the submission, by whose fault that was
+}
+
+// An HourWait is the median time that runs waited which began in one hour.
+type HourWait struct {
+	Hour time.Time
+	Wait time.Duration
+}
+
+// LastDay sums up the last 24 hours by GPU type.
+func (s *Store) LastDay(ctx context.Context) (days map[string]*Day, err error) {
+	type gpuHour struct {
+		gpu  string
+		hour time.Time
+	}
+	waits, hours := map[string][]time.Duration{}, map[gpuHour][]time.Duration{}
+	err = s.read(ctx, "summing up the last day", func(t *tx) {
+		days = map[string]*Day{}
+		var gpu, outcome string
+		var planned, started time.Time
+		t.each(dest{&gpu, &planned, &started, &outcome}, func() {
+			if days[gpu] == nil {
+				days[gpu] = &Day{Faults: map[string]int{}}
+			}
+			wait, at := max(started.Sub(planned), 0), gpuHour{gpu, started.Truncate(time.Hour)}
+			waits[gpu], hours[at] = append(waits[gpu], wait), append(hours[at], wait)
+			if o, known := schema.FindOutcome(outcome); known && o.Fault != schema.FaultNone && o.Fault != schema.FaultSubmission {
+				days[gpu].Faults[o.Fault]++
+			}
+		}, `SELECT gpu, created_at, started_at, result_outcome FROM own.planned_run WHERE started_at > $1 AND again = ''`, s.now().Add(-24*time.Hour))
+	})
+	for gpu, day := range days {
+		day.Runs, day.Wait, day.Wait95 = len(waits[gpu]), share(waits[gpu], 0.5), share(waits[gpu], 0.95)
+	}
+	for at, all := range hours {
+		days[at.gpu].Hours = append(days[at.gpu].Hours, HourWait{at.hour, share(all, 0.5)})
+	}
+	for _, day := range days {
+		slices.SortFunc(day.Hours, func(a, b HourWait) int { return a.Hour.Compare(b.Hour) })
+	}
+	return days, err
+}
+
+// share is the value below which a share of the list lies; it sorts the list.
+func share(list []time.Duration, part float64) time.Duration {
+	slices.Sort(list)
+	return list[min(int(part*float64(len(list))), len(list)-1)]
 }

@@ -82,3 +82,40 @@ func TestStuck(t *testing.T) {
 		}
 	})
 }
+
+func TestLastDay(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+		s.now = func() time.Time { return now }
+		save(t, s, testBoard("sort"))
+		for i, wait := range []time.Duration{time.Hour, 10 * time.Second, 20 * time.Second, 30 * time.Second} { // the first is too old below
+			in := submission("sort", "H100", "7")
+			in.Mode, in.Time = schema.ModeTest, now
+			if _, err := s.Accept(ctx, in); err != nil {
+				t.Fatal(err)
+			}
+			now = now.Add(wait)
+			evaluate(t, s, func(PlannedRun) *schema.Result {
+				if i == 3 {
+					return &schema.Result{Outcome: schema.NewOutcome(schema.OutcomeMachine, "")}
+				}
+				return result(true, 9)
+			})
+			now = now.Add(20 * time.Minute)
+			if i == 0 {
+				now = now.Add(24 * time.Hour)
+			}
+		}
+		days, err := s.LastDay(ctx)
+		day := days["H100"]
+		if err != nil || len(days) != 1 || day == nil {
+			t.Fatalf("LastDay = %v, %v, want H100", days, err)
+		}
+		want := Day{Runs: 3, Wait: 20 * time.Second, Wait95: 30 * time.Second, Faults: map[string]int{schema.FaultMachine: 1}, Hours: []HourWait{
+			{time.Date(2026, 5, 2, 13, 0, 0, 0, time.UTC), 20 * time.Second}, {time.Date(2026, 5, 2, 14, 0, 0, 0, time.UTC), 30 * time.Second}}}
+		if diff := cmp.Diff(want, *day); diff != "" {
+			t.Errorf("LastDay (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -54,6 +54,11 @@ type Backend struct {
 	o    Options
 	hub  hub
 	logs logs
+	day  struct {
+		sync.Mutex
+		read time.Time
+		days map[string]*store.Day
+	}
 }
 
 // New makes a backend. Its pages learn of changes once Run is called.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
@@ -260,4 +261,21 @@ func (b *Backend) Limits(ctx context.Context, v Viewer, board string) ([]store.L
 		return nil, err
 	}
 	return b.o.Store.Limits(ctx, found.Name)
+}
+
+// dayAge is how old the numbers of the last day may be.
+const dayAge = time.Minute
+
+// LastDay sums up the last 24 hours by GPU type, for everybody. It may be a minute old.
+func (b *Backend) LastDay(ctx context.Context) (map[string]*store.Day, error) {
+	b.day.Lock()
+	defer b.day.Unlock()
+	if b.day.days == nil || time.Since(b.day.read) > dayAge {
+		days, err := b.o.Store.LastDay(ctx)
+		if err != nil {
+			return nil, err
+		}
+		b.day.days, b.day.read = days, time.Now()
+	}
+	return b.day.days, nil
 }

@@ -246,6 +246,12 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
+// The queue says how the last day was.
+func TestQueueOfTheLastDay(t *testing.T) {
+	w := newWorld(t)
+	has(t, "the queue", w.get("", "/queue"), "Began in the last day", "Median wait", "95 % waited at most", "1 machine")
+}
+
 // Two submissions are compared by their cases and their code, as far as the viewer sees
 // both.
 func TestCompare(t *testing.T) {

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"fmt"
+	"html/template"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/ranking"
 	"github.com/gpu-mode/kbgen/verdict/view"
+	"github.com/gpu-mode/kbgen/verdict/view/chart"
 )
 
 const (
@@ -200,6 +202,10 @@ type gpuQueue struct {
 	Expected string // until a run that is handed in now begins
 	Queued   []queued
 	Hidden   int // runs that are not listed
+
+	Day    *store.Day // nil: no run began in the last day
+	Faults string     // "3 machine, 1 task"
+	Chart  template.HTML
 }
 
 type queued struct {
@@ -215,12 +221,33 @@ func (s *site) queue(r *request) error {
 	if err != nil {
 		return err
 	}
+	days, err := s.Backend.LastDay(r.Context())
+	if err != nil {
+		return err
+	}
 	page := queuePage{}
 	for i := range line {
-		page.GPUs = append(page.GPUs, newQueue(&line[i], r, i))
+		q := newQueue(&line[i], r, i)
+		q.fillDay(days[q.GPU], r.now)
+		page.GPUs = append(page.GPUs, q)
 	}
 	slices.SortStableFunc(page.GPUs, func(a, b gpuQueue) int { return cmp.Compare(placeOf(a.GPU), placeOf(b.GPU)) })
 	return s.render(r, 200, frame{Page: "queue", Title: "Queue", Here: "queue", Events: "/events/queue", Beats: true, Refresh: 30, Content: page})
+}
+
+// fillDay shows how long runs waited in the last day, and what went wrong.
+func (q *gpuQueue) fillDay(day *store.Day, now time.Time) {
+	if day == nil {
+		return
+	}
+	q.Day, q.Faults = day, tally(day.Faults)
+	h := chart.History{ID: q.ID + "-wait", Title: "Median wait for " + name(q.GPU) + " in the last day", Unit: "s", Until: now}
+	for _, hour := range day.Hours {
+		h.Points = append(h.Points, chart.Point{Time: hour.Hour, Value: max(hour.Wait.Seconds(), 0.1), Label: format.Duration(hour.Wait) + ", " + hour.Hour.UTC().Format("15:04")})
+	}
+	if len(h.Points) > 2 {
+		q.Chart = h.SVG()
+	}
 }
 
 func newQueue(g *backend.GPUStatus, r *request, i int) gpuQueue {
