@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -486,15 +485,15 @@ func (c *showCmd) Run(ctx context.Context, env *cli.Env) error {
 				fmt.Fprintln(env.Stdout)
 			}
 			fmt.Fprintf(env.Stdout, "%s on %s: %d ranked\n", text.Line(c.Name, 100), text.Line(r.GPU, 100), r.Total)
-			w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+			var rows []string
 			for _, e := range r.Entries {
 				rank := strconv.Itoa(e.Rank)
 				if e.Tied {
 					rank += "="
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", rank, text.Line(e.User, 60), text.Line(e.UserID, 20), format.Score(e.Score), e.Time.Format("2006-01-02 15:04"), e.SubmissionID)
+				rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d", rank, text.Line(e.User, 60), text.Line(e.UserID, 20), format.Score(e.Score), e.Time.Format("2006-01-02 15:04"), e.SubmissionID))
 			}
-			if err := w.Flush(); err != nil {
+			if err := cli.WriteTable(env.Stdout, rows); err != nil {
 				return err
 			}
 		}

@@ -272,13 +272,10 @@ func (c *statsCmd) Run(ctx context.Context, env *cli.Env) error {
 		if c.JSON {
 			return cli.PrintJSON(env.Stdout, all)
 		}
-		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "BOARD\tUSERS\tSUBMISSIONS\tHOUR\tDAY\tOPEN RUNS\tSTATUSES\tMODES")
-		for _, b := range all.Boards {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", text.Line(b.Board, 100), b.Users, b.Submissions, b.Hour, b.Day, b.Open, numbers(b.Statuses), numbers(b.Modes))
-		}
-		fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\t%d\t\t\n", all.Users, all.Submissions, all.Hour, all.Day, all.Runs)
-		return w.Flush()
+		total := store.BoardStats{Board: "all", Users: all.Users, Submissions: all.Submissions, Hour: all.Hour, Day: all.Day, Open: all.Runs}
+		return cli.PrintList(env.Stdout, false, append(all.Boards, total), "BOARD\tUSERS\tSUBMISSIONS\tHOUR\tDAY\tOPEN RUNS\tSTATUSES\tMODES", func(b store.BoardStats) string {
+			return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s", text.Line(b.Board, 100), b.Users, b.Submissions, b.Hour, b.Day, b.Open, numbers(b.Statuses), numbers(b.Modes))
+		})
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"syscall"
-	"text/tabwriter"
 )
 
 // Main runs a program as this process, which an interrupt or SIGTERM asks to end,
@@ -47,12 +46,11 @@ func PrintList[T any](w io.Writer, asJSON bool, list []T, heading string, row fu
 	if asJSON {
 		return PrintJSON(w, append([]T{}, list...))
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, heading)
+	rows := []string{heading}
 	for _, one := range list {
-		fmt.Fprintln(table, row(one))
+		rows = append(rows, row(one))
 	}
-	return table.Flush()
+	return WriteTable(w, rows)
 }
 
 // ReadInput reads a file, or standard input for "-", of at most limit bytes.
