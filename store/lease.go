@@ -76,6 +76,19 @@ func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]
 	return claimed, err
 }
 
+// FreeAfterClockJump frees runs that nobody can claim for longer than ahead: a clock that was set
+// back has left times in the future. It returns how many. Whoever still works on one of
+// them notices by the fence of the next holder, or renews the lease.
+func (s *Store) FreeAfterClockJump(ctx context.Context, ahead time.Duration) (n int64, err error) {
+	err = s.change(ctx, "freeing runs after a jump of the clock", func(t *tx) {
+		now := t.clock()
+		if n = t.exec(`UPDATE own.planned_run SET free_at = $1 WHERE state <> 'finished' AND free_at > $2`, now, now.Add(ahead)); n > 0 {
+			t.tell(Signal{Kind: SignalPlanned})
+		}
+	})
+	return n, err
+}
+
 const claimLock = 0x6b62736572766501 // of those who claim, among PostgreSQL's advisory locks
 
 // next chooses among the runs that wait.

@@ -223,3 +223,35 @@ func TestRenewingIsNoChange(t *testing.T) {
 		}
 	})
 }
+
+// A clock that is set back strands no run, whether it waits or its holder is gone.
+func TestClockSetBack(t *testing.T) {
+	s := migrated(t, sqliteURL(t)) // PostgreSQL's clock cannot be set by a test
+	ctx := context.Background()
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	save(t, s, testBoard("sort"))
+	for range 2 {
+		in := submission("sort", "H100", "7")
+		in.Mode = schema.ModeTest
+		if _, err := s.Accept(ctx, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held, err := s.Claim(ctx, "a", 1, nil, time.Minute); err != nil || len(held) != 1 {
+		t.Fatal(held, err)
+	}
+	if n, err := s.FreeAfterClockJump(ctx, 10*time.Minute); n != 0 || err != nil {
+		t.Errorf("before the jump %d runs were freed, %v", n, err)
+	}
+	now = now.Add(-time.Hour)
+	if stranded, err := s.Claim(ctx, "b", 9, nil, time.Minute); err != nil || len(stranded) != 0 {
+		t.Errorf("Claim after the jump = %v, %v", stranded, err)
+	}
+	if n, err := s.FreeAfterClockJump(ctx, 10*time.Minute); n != 2 || err != nil {
+		t.Errorf("%d runs were freed, %v, want 2", n, err)
+	}
+	if claimed, err := s.Claim(ctx, "b", 9, nil, time.Minute); err != nil || len(claimed) != 2 {
+		t.Errorf("Claim = %v, %v, want both", claimed, err)
+	}
+}

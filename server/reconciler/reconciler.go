@@ -166,6 +166,8 @@ func (r *Reconciler) Run(ctx context.Context) {
 	defer working.Wait()
 	tick := time.NewTicker(r.o.Sweep)
 	defer tick.Stop()
+	clock := time.NewTicker(clockCheck)
+	defer clock.Stop()
 	for ctx.Err() == nil {
 		for r.take(ctx, &working) {
 		}
@@ -173,7 +175,23 @@ func (r *Reconciler) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-r.wake:
 		case <-tick.C:
+		case <-clock.C:
+			r.checkClock(ctx)
 		}
+	}
+}
+
+// clockCheck is how often runs are looked for that a clock that was set back has left
+// in the future.
+const clockCheck = time.Minute
+
+func (r *Reconciler) checkClock(ctx context.Context) {
+	n, err := r.o.Store.FreeAfterClockJump(ctx, 10*max(r.o.Lease, longPause))
+	if n > 0 {
+		r.o.Log.Warn("the clock was set back: runs that nobody could take are free", "runs", n)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.o.Log.Warn("looking for runs that nobody can take", "error", err)
 	}
 }
 
