@@ -77,6 +77,9 @@ func TestACheckedSubmissionWaitsForTheDecision(t *testing.T) {
 		if due := deliveries(t, s); len(due) != 0 {
 			t.Errorf("a held submission is delivered: %+v", due)
 		}
+		ended := testBoard("sort")
+		ended.Deadline = time.Now()
+		save(t, s, ended)
 		if err := other.Decide(ctx, id, true, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -88,6 +91,9 @@ func TestACheckedSubmissionWaitsForTheDecision(t *testing.T) {
 			t.Errorf("an accepted submission is delivered: %+v", due)
 		}
 		evaluate(t, s, func(PlannedRun) *schema.Result { return result(true, 5) })
+		if p, err := s.Poll(ctx, id); err != nil || len(p.Verdicts) != 1 || !p.Verdicts[0].Ranks {
+			t.Errorf("a submission that came before the board ended has verdicts %+v, %v", p.Verdicts, err)
+		}
 		done := deliveries(t, s)[id]
 		if done.Event != EventDone || done.Tries != 1 || done.ID == first.ID {
 			t.Errorf("after the result the delivery is %+v", done)
