@@ -76,7 +76,7 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 		}
 		out.RunIDs = t.plan([]job{{out.ID, in.GPU, in.Mode}}, in.Priority, "")
 		if in.Check {
-			t.hold(out.ID)
+			t.awaitDecision(out.ID)
 		}
 		t.tell(Signal{Kind: SignalPlanned}, submissionSignal(out.ID))
 		t.judge(out.ID)

@@ -38,8 +38,8 @@ type HookDelivery struct {
 	fence int64
 }
 
-// hold makes a new submission wait for a decision.
-func (t *tx) hold(submission int64) {
+// awaitDecision makes a new submission wait for [Store.Decide].
+func (t *tx) awaitDecision(submission int64) {
 	now := t.clock()
 	t.exec(`UPDATE own.planned_run SET state = $2 WHERE submission_id = $1`, submission, StateHeld)
 	t.exec(`INSERT INTO own.hook (submission_id, delivery, phase, free_at, changed_at) VALUES ($1, $2, $3, $4, $4)`, submission, database.NewID(), hookWaiting, now)
