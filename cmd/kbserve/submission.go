@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -232,12 +233,18 @@ func (c *submissionAcceptCmd) Run(ctx context.Context, env *cli.Env) error {
 				}
 			}
 		}
-		for i, id := range c.IDs {
-			if err := s.Decide(ctx, id, true, ""); err != nil {
-				return fmt.Errorf("%w; accepted before it: %d", err, i)
+		accepted := 0
+		for _, id := range c.IDs {
+			err := s.Decide(ctx, id, true, "")
+			if _, decided := errors.AsType[*store.Refusal](err); decided && c.All {
+				continue // meanwhile, by the hook
 			}
+			if err != nil {
+				return fmt.Errorf("%w; accepted before it: %d", err, accepted)
+			}
+			accepted++
 		}
-		fmt.Fprintf(env.Stdout, "accepted submissions: %d\n", len(c.IDs))
+		fmt.Fprintf(env.Stdout, "accepted submissions: %d\n", accepted)
 		return nil
 	})
 }
