@@ -69,6 +69,7 @@ const (
 	OutcomeMachine       = "machine"
 	OutcomeRunner        = "runner-fault"
 	OutcomeCanceled      = "canceled"
+	OutcomeRejected      = "rejected" // by kbserve's hook or an admin, before anything ran
 )
 
 // A Cause says what decided an outcome, if the details shown depend on it.
@@ -157,6 +158,8 @@ var outcomes = func() []outcomeRow {
 			"Correct the compiler's first error, and submit again."),
 		row(OutcomeCompileTime, FaultSubmission, CauseOther, Shown, "compiling took longer than its limit",
 			"Make the code smaller: fewer templates and variants compile faster."),
+		row(OutcomeRejected, FaultSubmission, CauseOther, Withheld, "the organizers' check rejected the submission, and nothing ran",
+			"Change what the reason names, and submit again."),
 		row(OutcomeOutOfTime, FaultSubmission, CauseTime, Shown, "the job's whole time ran out before the last phase ended",
 			"Make it faster, or ask the task's author for more time: the limits of all phases together were too long for the job."),
 		row(OutcomeHarness, FaultTask, CauseOther, Withheld, "the task's own harness did not work; this is not the submission's fault",

@@ -22,6 +22,7 @@ import (
 	"github.com/gpu-mode/kbgen/server/announce"
 	"github.com/gpu-mode/kbgen/server/api"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/hook"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/identity"
 	"github.com/gpu-mode/kbgen/server/reconciler"
@@ -49,6 +50,8 @@ type Options struct {
 
 	WebhookToken string             // "" refuses all webhooks
 	AnnounceURL  string             // the chat's webhook for what changes at the top; "" announces nothing
+	HookURL      string             // the organizer's program that is asked about submissions; "": none, they run at once
+	HookSecret   string             // that requests to it are signed with
 	Reconciler   reconciler.Options // Store, Launcher, Fleet, Log and Observe are filled in
 
 	Log *slog.Logger
@@ -62,6 +65,7 @@ type Server struct {
 	reconciler *reconciler.Reconciler
 	webhook    *webhook.Handler
 	announcer  *announce.Announcer // nil: none
+	hook       *hook.Hook          // nil: none
 	metrics    *metrics
 	health     health
 	handler    http.Handler
@@ -86,7 +90,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	r := o.Reconciler
 	r.Store, r.Launcher, r.Fleet, r.Log, r.Observe = o.Store, o.Launcher, o.Fleet, o.Log, s.metrics.observe
 	s.reconciler = reconciler.New(r)
-	s.backend = backend.New(backend.Options{Store: o.Store, Queue: s.reconciler, Fleet: o.Fleet})
+	s.backend = backend.New(backend.Options{Store: o.Store, Queue: s.reconciler, Fleet: o.Fleet, Check: o.HookURL != ""})
 	s.identity, err = identity.New(identity.Options{Store: o.Store, Signing: signing, PublicURL: o.PublicURL, AdminToken: o.AdminToken, Admins: o.Admins, Providers: o.Providers, Enclose: web.Enclose(o.Name), Log: o.Log})
 	if err != nil {
 		return nil, err
@@ -97,9 +101,26 @@ func New(ctx context.Context, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
+	if err := s.addHook(ctx); err != nil {
+		return nil, err
+	}
 	s.health = health{s: s}
 	s.handler, err = s.routes()
 	return s, err
+}
+
+// addHook makes the hook, if there is one. Without one, submissions that wait for a
+// decision go on waiting: a variable that is missing must not let them pass.
+func (s *Server) addHook(ctx context.Context) (err error) {
+	if s.o.HookURL != "" {
+		s.hook, err = hook.New(hook.Options{Store: s.o.Store, URL: s.o.HookURL, Secret: s.o.HookSecret, Log: s.o.Log})
+		return err
+	}
+	waits, err := s.o.Store.HookWaits(ctx)
+	if len(waits) > 0 && !waits[0].Done {
+		s.o.Log.Warn("submissions wait for a hook, and this server has none: kbserve submission accept --all lets them run", "first", waits[0].Submission)
+	}
+	return err
 }
 
 // sawEvent keeps when an event came, for those who look for silence.
@@ -123,6 +144,9 @@ func (s *Server) signal(signal store.Signal) {
 	s.reconciler.Signal(signal)
 	if s.announcer != nil {
 		s.announcer.Signal(signal)
+	}
+	if s.hook != nil {
+		s.hook.Signal(signal)
 	}
 }
 
@@ -150,6 +174,9 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 	beside.Go(func() { s.backend.Run(ctx, s.signal) })
 	if s.announcer != nil {
 		beside.Go(func() { s.announcer.Run(ctx) })
+	}
+	if s.hook != nil {
+		beside.Go(func() { s.hook.Run(ctx) })
 	}
 	beside.Go(func() { s.reconciler.Run(ctx) })
 	f := newFront(s.o.Log)

@@ -37,6 +37,7 @@ type Submission struct {
 	AnyTime  bool      // an admin's: also after the deadline; it does not rank then
 	NoLimits bool      // an admin's: not counted against limits
 	Fresh    bool      // is evaluated, also where the board takes the result that the same text has
+	Check    bool      // is not evaluated before [Store.Decide] accepts it, and an event tells how it ended
 
 	Priority int // smaller goes first; 0 is the usual
 }
@@ -74,6 +75,9 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 			return
 		}
 		out.RunIDs = t.plan([]job{{out.ID, in.GPU, in.Mode}}, in.Priority, "")
+		if in.Check {
+			t.awaitDecision(out.ID)
+		}
 		t.tell(Signal{Kind: SignalPlanned}, submissionSignal(out.ID))
 		t.judge(out.ID)
 	})
@@ -233,7 +237,7 @@ func (t *tx) taskDigest(board int64) string {
 // the task was the same when that one came, when its result came, and now. It
 // returns the id of the run that stands for the one that is saved, "" for none.
 func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID string) {
-	if in.Mode != schema.ModeTest || in.Fresh {
+	if in.Mode != schema.ModeTest || in.Fresh || in.Check {
 		return ""
 	}
 	var from int64

@@ -88,6 +88,10 @@ func TestConvert(t *testing.T) {
 	if err := from.Record(ctx, claimed[0], result(true, 1), report); err != nil {
 		t.Fatal(err)
 	}
+	in.Check = true
+	if _, err := from.Accept(ctx, in); err != nil {
+		t.Fatal(err)
+	}
 	rows, err := Convert(ctx, from, to)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +126,10 @@ func TestConvert(t *testing.T) {
 	if got := reportOf(t, to, claimed[0].RunID); !bytes.Equal(got, report) {
 		t.Errorf("a report became %q", got)
 	}
-	if rows["leaderboard.submission"] != 13 || rows["leaderboard.user_info"] != 6 || rows["kbserve.planned_run"] != 25 {
+	if waits, err := to.HookWaits(ctx); err != nil || len(waits) != 1 || waits[0].Submission != 14 {
+		t.Errorf("a submission that waits for a decision became %+v, %v", waits, err)
+	}
+	if rows["leaderboard.submission"] != 14 || rows["leaderboard.user_info"] != 6 || rows["kbserve.planned_run"] != 26 {
 		t.Errorf("Convert copied %v", rows)
 	}
 	var texts [2]bytes.Buffer
@@ -150,8 +157,8 @@ func TestConvert(t *testing.T) {
 	if faults, err := to.Check(ctx); err != nil || len(faults) > 0 {
 		t.Errorf("Check says %q, %v", faults, err)
 	}
-	if out, err := to.Accept(ctx, submission("sort", "H100", "77")); err != nil || out.ID != 14 {
-		t.Errorf("the next submission is %+v, %v; want id 14", out, err)
+	if out, err := to.Accept(ctx, submission("sort", "H100", "77")); err != nil || out.ID != 15 {
+		t.Errorf("the next submission is %+v, %v; want id 15", out, err)
 	}
 	if _, err := Convert(ctx, from, to); err == nil || !strings.Contains(err.Error(), "want an empty one") {
 		t.Errorf("Convert into a database in use: %v", err)

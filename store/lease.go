@@ -16,6 +16,7 @@ import (
 // States of a planned run, in their order. From creating on there may be a build
 // at Buildkite, so that whoever takes such a run looks for it before making one.
 const (
+	StateHeld     = "held" // its submission waits for a decision, see [Store.Decide]
 	StatePlanned  = "planned"
 	StateCreating = "creating"
 	StateRunning  = "running" // its build's number is known

@@ -153,7 +153,7 @@ func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (bui
 		if len(open) == 0 {
 			t.refuse(Finished, "submission %d has finished", id)
 		}
-		builds = slices.DeleteFunc(open, func(p PlannedRun) bool { return p.State == StatePlanned })
+		builds = slices.DeleteFunc(open, func(p PlannedRun) bool { return p.State == StatePlanned || p.State == StateHeld })
 		now := s.now()
 		t.exec(`UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
 			AND EXISTS (SELECT 1 FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' AND again = '')`, id, text.Line(why, maxError))

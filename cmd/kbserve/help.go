@@ -14,7 +14,8 @@ usage:
   kbserve limits show | set
   kbserve invite create | list | revoke
   kbserve user create | list | login | logout | ban | unban
-  kbserve submission list | show | delete | verify | hacked | unhack
+  kbserve submission list | show | delete | verify | accept | reject | hacked
+                     | unhack
   kbserve about | accepting | stats | doctor | selftest
   kbserve completion SHELL     for bash, zsh or fish
   kbserve man                  all help pages, for man(1)
@@ -30,7 +31,8 @@ exit status: 0 done, 1 failed, 2 wrong usage
 		Text: `answers popcorn-cli, /api/v1, pages, /webhooks/buildkite, /health and /ready.
 SIGTERM ends it, builds go on; SIGHUP hands over to a new process.`,
 		More: `variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
-  KBSERVE_ANNOUNCE_URL, KBSERVE_{GITHUB,DISCORD}_CLIENT_{ID,SECRET}
+  KBSERVE_ANNOUNCE_URL, KBSERVE_HOOK_URL, KBSERVE_HOOK_SECRET,
+  KBSERVE_{GITHUB,DISCORD}_CLIENT_{ID,SECRET}
 
 example: kbserve serve --config /etc/kbserve/kbserve.env`,
 	},
@@ -173,12 +175,15 @@ list:
 kbserve submission show ID [--code] [--json]
 kbserve submission delete ID... | --user ID --board NAME
 kbserve submission verify ID [--gpu NAME]
+kbserve submission accept ID... | --all
+kbserve submission reject ID --why TEXT
 kbserve submission hacked ID --why TEXT
 kbserve submission unhack ID`,
 		Text: `For admins: list and show see everything. delete removes submissions and their
 runs; hacked keeps one and takes it out of the ranking, and unhack undoes that.
 The user's next best ranks in its place. verify evaluates one once more; the
-results count beside the earlier ones.
+results count beside the earlier ones. accept and reject decide about submissions
+that wait for the organizers' check (KBSERVE_HOOK_URL).
 
 list, the newest first:
 {options list}
@@ -191,6 +196,12 @@ delete:
 
 verify:
 {options verify}
+
+accept:
+{options accept}
+
+reject:
+{options reject}
 
 hacked:
 {options hacked}`,
@@ -227,6 +238,8 @@ exits with 1 when it finds something:
   forgotten       not done, and nothing of it is planned
   past deadline   a board that is over and has evaluations that are not
   standings       they are not what the runs say, see kbserve db check
+  hook            a submission waits for the organizers' check, or the hook has
+                  not taken a result
   silence         runs finish, and Buildkite's events do not come any more
   machines        a GPU type of an open board that no agent serves; asked with
                   BUILDKITE_API_TOKEN (scope read_agents)

@@ -71,9 +71,10 @@ func TestScripts(t *testing.T) {
 }
 
 // submit is the script command that submits for a user: submit URL BOARD GPU USER.
+// With check, the submission waits for the organizers' check.
 func submit(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 4 {
-		ts.Fatalf("usage: submit URL BOARD GPU USER")
+	if neg || len(args) != 4 && (len(args) != 5 || args[4] != "check") {
+		ts.Fatalf("usage: submit URL BOARD GPU USER [check]")
 	}
 	s := opened(ts, args[0])
 	defer s.Close()
@@ -91,7 +92,7 @@ func opened(ts *testscript.TestScript, url string) *store.Store {
 
 func accept(ts *testscript.TestScript, s *store.Store, args []string) {
 	_, err := s.Accept(context.Background(), store.Submission{Board: args[0], GPU: args[1], Mode: schema.ModeLeaderboard, UserID: args[2], FileName: "submission.py",
-		Code: []byte("def custom_kernel(data): ..."), Time: time.Now()})
+		Code: []byte("def custom_kernel(data): ..."), Time: time.Now(), Check: len(args) > 3})
 	ts.Check(err)
 }
 

@@ -32,6 +32,9 @@ const (
 	varWebhook  = "KBSERVE_WEBHOOK_TOKEN"
 	varAnnounce = "KBSERVE_ANNOUNCE_URL"
 
+	varHook       = "KBSERVE_HOOK_URL"
+	varHookSecret = "KBSERVE_HOOK_SECRET"
+
 	varTraces = "OTEL_EXPORTER_OTLP_ENDPOINT" // no secret, and OpenTelemetry's own
 )
 
@@ -143,6 +146,9 @@ func (c *serveCmd) check(env *cli.Env) error {
 	if env.Getenv(varToken) == "" {
 		return cli.WithHint(cli.Usagef("no API token"), "put one with the scopes write_builds, read_builds, read_artifacts and read_agents into %s", varToken)
 	}
+	if (env.Getenv(varHook) == "") != (env.Getenv(varHookSecret) == "") {
+		return cli.Usagef("the hook: want both %s and %s", varHook, varHookSecret)
+	}
 	for _, id := range c.Admin {
 		if id == "" || strings.Trim(id, "0123456789") != "" {
 			return cli.Usagef("--admin: got %s, want the decimal id of a user", text.Quote(id))
@@ -186,7 +192,7 @@ func (c *serveCmd) server(ctx context.Context, env *cli.Env, s *store.Store, url
 	srv, err := server.New(ctx, server.Options{
 		Store: s, Launcher: client, Fleet: pipelines.Fleet, Version: cli.Version(),
 		PublicURL: c.publicURL(url), Name: c.Name, AdminToken: env.Getenv(varAdmin), Admins: c.Admin, Providers: providers, Proxies: c.Proxy, Rate: c.Rate,
-		WebhookToken: env.Getenv(varWebhook), AnnounceURL: env.Getenv(varAnnounce), Reconciler: r, Log: log,
+		WebhookToken: env.Getenv(varWebhook), AnnounceURL: env.Getenv(varAnnounce), HookURL: env.Getenv(varHook), HookSecret: env.Getenv(varHookSecret), Reconciler: r, Log: log,
 	})
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,8 @@ type submissionCmd struct {
 	Show   submissionShowCmd   `cmd:""`
 	Delete submissionDeleteCmd `cmd:""`
 	Verify submissionVerifyCmd `cmd:""`
+	Accept submissionAcceptCmd `cmd:""`
+	Reject submissionRejectCmd `cmd:""`
 	Hacked submissionHackedCmd `cmd:""`
 	Unhack submissionUnhackCmd `cmd:""`
 }
@@ -121,6 +124,10 @@ func printSubmission(env *cli.Env, x *listing.Details) {
 		fmt.Fprintf(w, "no result\t%s %s %s: %s, build %d\n", text.Line(r.GPU, 100), public[r.Secret], r.Mode, named(r.Outcome), r.BuildNumber)
 	}
 	for _, r := range x.Open {
+		if r.State == store.StateHeld {
+			fmt.Fprintf(w, "waits\t%s %s %s: for the organizers' check\n", text.Line(r.GPU, 100), public[r.Secret], r.Mode)
+			continue
+		}
 		fmt.Fprintf(w, "open\t%s %s %s: %s, build %d\n", text.Line(r.GPU, 100), public[r.Secret], r.Mode, r.State, r.BuildNumber)
 	}
 }
@@ -198,6 +205,61 @@ func (c *submissionVerifyCmd) Run(ctx context.Context, env *cli.Env) error {
 		err := s.Plan(ctx, c.ID, c.GPU, 0)
 		if err == nil {
 			fmt.Fprintf(env.Stdout, "submission %d will be evaluated once more\n", c.ID)
+		}
+		return err
+	})
+}
+
+// submissionAcceptCmd lets submissions run that wait for the organizers' check.
+type submissionAcceptCmd struct {
+	place `embed:""`
+	IDs   []int64 `arg:"" optional:"" name:"id"`
+	All   bool    `help:"all submissions that wait for the check"`
+}
+
+func (c *submissionAcceptCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.All != (len(c.IDs) == 0) {
+		return cli.Usagef("want ids of submissions, or --all")
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		if c.All {
+			waits, err := s.HookWaits(ctx)
+			if err != nil {
+				return err
+			}
+			for _, w := range waits {
+				if !w.Done {
+					c.IDs = append(c.IDs, w.Submission)
+				}
+			}
+		}
+		accepted := 0
+		for _, id := range c.IDs {
+			err := s.Decide(ctx, id, true, "")
+			if _, decided := errors.AsType[*store.Refusal](err); decided && c.All {
+				continue // meanwhile, by the hook
+			}
+			if err != nil {
+				return fmt.Errorf("%w; accepted before it: %d", err, accepted)
+			}
+			accepted++
+		}
+		fmt.Fprintf(env.Stdout, "accepted submissions: %d\n", accepted)
+		return nil
+	})
+}
+
+type submissionRejectCmd struct {
+	place `embed:""`
+	ID    int64  `arg:""`
+	Why   string `required:"" placeholder:"TEXT" help:"what its owner is told"`
+}
+
+func (c *submissionRejectCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		err := s.Decide(ctx, c.ID, false, c.Why)
+		if err == nil {
+			fmt.Fprintf(env.Stdout, "submission %d is rejected\n", c.ID)
 		}
 		return err
 	})

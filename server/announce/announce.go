@@ -6,20 +6,14 @@
 package announce
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"net/http"
-	"net/netip"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +21,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/delivery"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -47,7 +42,7 @@ type Options struct {
 type Announcer struct {
 	o      Options
 	form   form
-	client *http.Client
+	target *delivery.Target
 	wake   chan struct{} // 1 deep
 
 	mu      sync.Mutex
@@ -58,26 +53,20 @@ type Announcer struct {
 //
 // Errors: a URL that is neither https nor on this machine. None quotes it.
 func New(o Options) (*Announcer, error) {
-	u, err := url.Parse(o.URL)
-	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
-		return nil, errors.New("the webhook for announcements: want an https address")
+	target, err := delivery.New(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("the webhook for announcements: %w", err)
 	}
 	o.Settle = cmp.Or(max(o.Settle, 0), 2*time.Second)
 	o.GiveUp = cmp.Or(max(o.GiveUp, 0), 5*time.Minute)
 	o.Pause = cmp.Or(max(o.Pause, 0), 2*time.Second)
 	o.Sweep = cmp.Or(max(o.Sweep, 0), 10*time.Minute)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a := &Announcer{o: o, form: discord, wake: make(chan struct{}, 1), changed: map[string]bool{}}
-	if host := u.Hostname(); host == "slack.com" || strings.HasSuffix(host, ".slack.com") {
+	a := &Announcer{o: o, form: discord, target: target, wake: make(chan struct{}, 1), changed: map[string]bool{}}
+	if host := target.Host(); host == "slack.com" || strings.HasSuffix(host, ".slack.com") {
 		a.form = slack
 	}
-	a.client = &http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return a, nil
-}
-
-func loopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
 // Signal takes a signal of the store in. It does not block.
@@ -219,32 +208,15 @@ func (a *Announcer) post(ctx context.Context, message string) (wait time.Duratio
 	if err != nil {
 		return -1, fmt.Errorf("encoding a message: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.o.URL, bytes.NewReader(body))
-	if err != nil {
-		return -1, errors.New("the webhook's address is none")
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := a.client.Do(req)
-	if quoting, ok := errors.AsType[*url.Error](err); ok {
-		err = quoting.Err // without the address
-	}
-	if err != nil {
-		return 0, fmt.Errorf("posting a message: %s", text.Line(err.Error(), 200))
-	}
-	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // what it says is of no use, and the connection is
-	switch status := resp.StatusCode; {
-	case status/100 == 2:
-		return 0, nil
-	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status/100 == 5:
-		seconds, _ := strconv.ParseFloat(resp.Header.Get("Retry-After"), 64) // 0: none, or a date
-		if seconds > 0 {
-			wait = time.Duration(min(seconds, 3600) * float64(time.Second))
+	_, err = a.target.Post(ctx, body)
+	if failed, ok := errors.AsType[*delivery.Error](err); ok {
+		wait = failed.After
+		if failed.Permanent {
+			wait = -1
 		}
-		return wait, fmt.Errorf("posting a message: got status %d", status)
-	default:
-		return -1, fmt.Errorf("posting a message: got status %d", status)
+		err = fmt.Errorf("posting a message: %w", err)
 	}
+	return wait, err
 }
 
 // A line says one thing about a ranking, which holds as long as the leader has

@@ -54,7 +54,7 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		r.answers(t, "POST", "/user/join", "application/json", "ann", body)
 		r.answers(t, "POST", "/api/v1/join", "application/json", "ann", body)
-		for _, target := range []string{"PUT /admin/leaderboards/sort/rate-limits", "POST /admin/leaderboards/sort/visibility", "POST /api/v1/admin/submissions/1/hacked", "POST /api/v1/admin/submissions/1/verify",
+		for _, target := range []string{"PUT /admin/leaderboards/sort/rate-limits", "POST /admin/leaderboards/sort/visibility", "POST /api/v1/admin/submissions/1/hacked", "POST /api/v1/admin/submissions/1/verify", "POST /api/v1/admin/submissions/1/decision",
 			"PATCH /api/v1/admin/boards/sort", "PUT /api/v1/admin/users/8/banned"} {
 			method, path, _ := strings.Cut(target, " ")
 			r.answers(t, method, path, "application/json", "admin", body)

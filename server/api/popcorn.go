@@ -77,7 +77,7 @@ type runnerQueueJSON struct {
 const runner = "Buildkite"
 
 func queueOf(w *backend.Wait) *runnerQueueJSON {
-	if w == nil {
+	if w == nil || w.Check {
 		return nil
 	}
 	q := &runnerQueueJSON{Runner: runner, GPU: w.GPU, Status: "available", Running: &w.Running, ExpectedSeconds: seconds(w.Expected)}

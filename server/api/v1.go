@@ -276,6 +276,7 @@ func adminRoutes() []route {
 		{pattern: "GET /api/v1/admin/users", about: "List who is known.", answer: reflect.TypeFor[usersJSON](), do: users},
 		{pattern: "PUT /api/v1/admin/users/{user}/banned", about: "Stop a user from submitting, or let them again.", body: reflect.TypeFor[banRequestJSON](), status: http.StatusNoContent, do: withBody(banUser)},
 		{pattern: "DELETE /api/v1/admin/users/{user}/sessions", about: "Log a user out everywhere: end all sessions and log-in links. The CLI id stays valid.", status: http.StatusNoContent, do: endSessions},
+		{pattern: "POST /api/v1/admin/submissions/{id}/decision", about: "Accept or reject a submission that waits for the organizers' check.", body: reflect.TypeFor[decisionRequestJSON](), status: http.StatusNoContent, do: withID(decide)},
 		{pattern: "POST /api/v1/admin/submissions/{id}/hacked", about: "Take a submission out of the ranking, with the reason.", body: reflect.TypeFor[hackedRequestJSON](), status: http.StatusNoContent, do: withID(markHacked)},
 		{pattern: "DELETE /api/v1/admin/submissions/{id}/hacked", about: "Undo that: the submission counts as its runs say.", status: http.StatusNoContent, do: withID(unmarkHacked)},
 		{pattern: "POST /api/v1/admin/submissions/{id}/verify", about: "Evaluate a submission that is done once more; its results count beside the others.", body: reflect.TypeFor[verifyRequestJSON](), status: http.StatusNoContent, do: withID(verifyAgain)},
@@ -298,5 +299,5 @@ func waitOf(w *backend.Wait) *waitJSON {
 	if w == nil {
 		return nil
 	}
-	return &waitJSON{w.GPU, w.Place, w.Running, seconds(w.Expected)}
+	return &waitJSON{w.GPU, w.Place, w.Running, w.Check, seconds(w.Expected)}
 }

@@ -13,10 +13,12 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/gpu-mode/kbgen/internal/popcorn"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/api"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/servertest"
+	"github.com/gpu-mode/kbgen/store"
 )
 
 // A description holds answers to what openapi.json says of them.
@@ -177,6 +179,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 			{"admin", "DELETE /api/v1/admin/users/{user}/sessions", "/api/v1/admin/users/8/sessions", nil, 204},
 			{"admin", "DELETE /api/v1/admin/users/{user}/sessions", "/api/v1/admin/users/88/sessions", nil, 404},
 			{"admin", "POST /api/v1/admin/submissions/{id}/verify", "/api/v1/admin/submissions/1/verify", map[string]string{"gpu": "B200"}, 204},
+			{"admin", "POST /api/v1/admin/submissions/{id}/decision", "/api/v1/admin/submissions/1/decision", map[string]string{"decision": "accept"}, 409},
+			{"admin", "POST /api/v1/admin/submissions/{id}/decision", "/api/v1/admin/submissions/1/decision", map[string]string{"decision": "hold"}, 400},
+			{"ann", "POST /api/v1/admin/submissions/{id}/decision", "/api/v1/admin/submissions/1/decision", map[string]string{"decision": "accept"}, 403},
 			{"admin", "POST /api/v1/admin/boards/{board}/rejudge", "/api/v1/admin/boards/sort/rejudge", nil, 200},
 			{"admin", "POST /api/v1/admin/submissions/{id}/hacked", "/api/v1/admin/submissions/1/hacked", map[string]string{"why": "it cheats"}, 204},
 			{"admin", "DELETE /api/v1/admin/submissions/{id}/hacked", "/api/v1/admin/submissions/1/hacked", nil, 204},
@@ -350,5 +355,26 @@ func TestMethods(t *testing.T) {
 	}
 	if got := r.ask(t, "", "GET", "/api/v1/openapi.json", nil); got.status != 200 || !json.Valid([]byte(got.body)) || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("the description: %d, %s", got.status, got.header.Get("Content-Type"))
+	}
+}
+
+// A submission that waits for the organizers' check says so until an admin decides.
+func TestAnAdminDecidesAboutASubmission(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	for i, c := range []struct{ decision, want string }{{"reject", `"status":"failed","error":"rejected by the organizers: no sockets"`}, {"accept", `"status":"pending","error":""`}} {
+		out, err := r.s.Accept(t.Context(), store.Submission{Board: "sort", GPU: "H100", Mode: schema.ModeTest, UserID: "7", FileName: "a.py", Code: fmt.Append(nil, i), Time: time.Now(), Check: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := fmt.Sprintf("/submissions/%d", out.ID)
+		if got := r.ask(t, "ann", "GET", "/api/v1"+path, nil); !strings.Contains(got.body, `"wait":{"gpu":"H100","place":0,"running":false,"check":true,`) {
+			t.Errorf("while it waits: %s", got.body)
+		}
+		if got := r.ask(t, "admin", "POST", "/api/v1/admin"+path+"/decision", map[string]string{"decision": c.decision, "reason": "no sockets"}); got.status != 204 {
+			t.Errorf("%s: %d %s", c.decision, got.status, got.body)
+		}
+		if got := r.ask(t, "ann", "GET", "/api/v1"+path, nil); !strings.Contains(got.body, c.want) || strings.Contains(got.body, `"check":true`) {
+			t.Errorf("after %s: %s, want %s", c.decision, got.body, c.want)
+		}
 	}
 }

@@ -71,6 +71,22 @@ func endSessions(c *call) (any, error) {
 	return done(c, c.admin.EndSessions(c.ctx(), c.PathValue("user")))
 }
 
+type decisionRequestJSON struct {
+	Decision string `json:"decision"`         // accept or reject
+	Reason   string `json:"reason,omitempty"` // of a rejection, for the submission's owner
+}
+
+func decide(c *call, id int64) (any, error) {
+	var in decisionRequestJSON
+	if err := c.json(&in); err != nil {
+		return nil, err
+	}
+	if in.Decision != "accept" && in.Decision != "reject" {
+		return nil, store.NewRefusal(store.Invalid, "decision: got %s, want accept or reject", text.Quote(text.Shorten(in.Decision, 40)))
+	}
+	return done(c, c.admin.Decide(c.ctx(), id, in.Decision == "accept", in.Reason))
+}
+
 type hackedRequestJSON struct {
 	Why string `json:"why"` // for its owner
 }

@@ -104,6 +104,7 @@ type waitJSON struct {
 	GPU             string   `json:"gpu"`
 	Place           int      `json:"place"` // runs that go before its first; 0: none, or it runs
 	Running         bool     `json:"running"`
+	Check           bool     `json:"check"`            // it is in no line yet: the organizers' check comes first
 	ExpectedSeconds *float64 `json:"expected_seconds"` // until its first run begins; null: not known, or it runs
 }
 

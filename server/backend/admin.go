@@ -53,6 +53,17 @@ func (a *Admin) Verify(ctx context.Context, id int64, gpu string) error {
 	return nil
 }
 
+// Decide accepts or rejects a submission that waits for it, see [store.Store.Decide].
+//
+// Errors: [store.ErrNotFound]; [*store.Refusal] for one that does not wait.
+func (a *Admin) Decide(ctx context.Context, id int64, accept bool, why string) error {
+	err := a.Store.Decide(ctx, id, accept, why)
+	if err == nil {
+		a.b.o.Queue.Wake()
+	}
+	return err
+}
+
 // Rejudge plans evaluations as [store.Store.Rejudge] does. The history names the
 // admin.
 //

@@ -35,6 +35,7 @@ type Options struct {
 	Store *store.Store
 	Queue Queue
 	Fleet pipelines.Table // GPU types that evaluate submissions; empty: any
+	Check bool            // submissions wait for the organizers' decision, see [store.Store.Decide]
 }
 
 // serves returns an error for a GPU type that evaluates no submissions.
@@ -88,6 +89,7 @@ type Wait struct {
 	GPU      string
 	Place    int           // runs that go before its first; 0: none, or it runs
 	Running  bool          // at least one of its runs has a build
+	Check    bool          // it is in no line yet: it waits for the organizers' decision
 	Expected time.Duration // until its first run begins, by how long such runs took lately; 0: unknown, or it runs
 }
 

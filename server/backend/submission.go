@@ -65,7 +65,9 @@ func (b *Backend) Submission(ctx context.Context, v Viewer, id int64) (*Submissi
 			}
 		}
 	}
-	if len(p.Open) > 0 {
+	if len(p.Open) > 0 && p.Open[0].State == store.StateHeld {
+		s.Wait = &Wait{GPU: p.Open[0].GPU, Check: true}
+	} else if len(p.Open) > 0 {
 		wait, waits, err := b.o.Queue.Wait(ctx, id)
 		if err != nil {
 			return nil, err
@@ -324,6 +326,7 @@ func (b *Backend) accept(ctx context.Context, in store.Submission) (*store.Accep
 	if in.Time.IsZero() {
 		in.Time = time.Now()
 	}
+	in.Check = b.o.Check
 	in.Priority = priority(in.Mode)
 	if in.NoLimits {
 		in.Priority = urgent

@@ -32,6 +32,7 @@ const (
 	foundForgotten = "forgotten"     // not done, and nothing of it is planned
 	foundPast      = "past deadline" // a board that has ended and has open runs
 	foundStandings = "standings"     // they are not what the runs say
+	foundHook      = "hook"          // it has not decided, or has not taken a result
 	foundSilence   = "silence"       // events came once, and do not any more
 	foundMachines  = "machines"      // a GPU type of an open board that no agent serves
 	foundDatabase  = "database"      // it does not answer
@@ -62,7 +63,7 @@ func Run(ctx context.Context, o Options) *Diagnosis {
 	fault := o.Fault
 	var boards []store.Board
 	if o.Store != nil {
-		for _, look := range []func(context.Context, *store.Store) ([]Finding, error){o.stuck, o.pastDeadline, o.standings, o.silence} {
+		for _, look := range []func(context.Context, *store.Store) ([]Finding, error){o.stuck, o.hook, o.pastDeadline, o.standings, o.silence} {
 			found, err := look(ctx, o.Store)
 			d.Found = append(d.Found, found...)
 			fault = cmp.Or(fault, err)
@@ -88,6 +89,9 @@ func (o *Options) stuck(ctx context.Context, s *store.Store) ([]Finding, error) 
 	now := time.Now()
 	var found []Finding
 	for _, x := range list {
+		if x.State == store.StateHeld {
+			continue // see hook
+		}
 		f := Finding{Board: x.Board, Submission: x.Submission, RunID: x.RunID, Build: x.BuildNumber}
 		what := fmt.Sprintf("submission %d on %s of %s", x.Submission, text.Line(cmp.Or(x.GPU, "none"), 40), text.Line(x.Board, 100))
 		age := now.Sub(x.Created).Round(time.Second)
@@ -108,6 +112,34 @@ func (o *Options) stuck(ctx context.Context, s *store.Store) ([]Finding, error) 
 		found = append(found, f)
 	}
 	return found, nil
+}
+
+// hook says which submissions the organizer's hook has not decided about, and which
+// results it has not taken. A try that has failed is reported at once.
+func (o *Options) hook(ctx context.Context, s *store.Store) (found []Finding, err error) {
+	waits, err := s.HookWaits(ctx)
+	for _, w := range waits {
+		age := time.Since(w.Since)
+		if w.Error == "" && age < o.Age {
+			continue
+		}
+		f := Finding{Kind: foundHook, Board: w.Board, Submission: w.Submission, ToDo: fmt.Sprintf("look at the program behind KBSERVE_HOOK_URL, or decide: kbserve submission accept %d", w.Submission)}
+		state := "has waited for the organizers' check"
+		switch {
+		case w.Done:
+			state, f.ToDo = "has a result that the hook has not taken", "look at the program behind KBSERVE_HOOK_URL"
+		case w.Held:
+			state, f.ToDo = "is held", fmt.Sprintf("decide: kbserve submission accept %d, or reject", w.Submission)
+		case w.Tries == 0:
+			f.ToDo = fmt.Sprintf("is a server running that has KBSERVE_HOOK_URL? Or decide: kbserve submission accept %d", w.Submission)
+		}
+		f.Text = fmt.Sprintf("submission %d of %s %s for %v, tries: %d", w.Submission, text.Line(w.Board, 100), state, age.Round(time.Second), w.Tries)
+		if w.Error != "" {
+			f.Text += ", the last: " + w.Error
+		}
+		found = append(found, f)
+	}
+	return found, err
 }
 
 // pastDeadline says which boards are over and have open runs.

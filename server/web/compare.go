@@ -21,7 +21,7 @@ import (
 
 // A comparePage sets two submissions side by side.
 type comparePage struct {
-	Sides   [2]comparedSide
+	Sides   []comparedSide         // two, or none: which are to be compared is asked
 	Times   *comparison.Comparison // nil: NoTimes says why
 	NoTimes string
 	Diff    []diffLine // of the code; none: NoDiff says why
@@ -43,7 +43,10 @@ const maxDiffed = 128 << 10
 
 func (s *site) compare(r *request) error {
 	page := &comparePage{}
-	for i, name := range []string{"a", "b"} {
+	if r.URL.RawQuery == "" {
+		return s.render(r, http.StatusOK, frame{Page: "compare", Title: "Compare two submissions", Content: page})
+	}
+	for _, name := range []string{"a", "b"} {
 		id, err := strconv.ParseInt(r.FormValue(name), 10, 64)
 		if err != nil || id < 1 {
 			return &refusal{http.StatusBadRequest, "Compare two submissions by their numbers: /compare?a=17&b=23."}
@@ -58,7 +61,7 @@ func (s *site) compare(r *request) error {
 				side.Score = format.Microseconds(*v.Score)
 			}
 		}
-		page.Sides[i] = side
+		page.Sides = append(page.Sides, side)
 	}
 	a, b := page.Sides[0].Submission, page.Sides[1].Submission
 	page.Swap = comparePath(b.ID, a.ID)

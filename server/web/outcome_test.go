@@ -159,3 +159,17 @@ func TestLogInWithoutAProvider(t *testing.T) {
 	New(Options{Backend: w.backend, Identity: onlooker{}}).ServeHTTP(a, httptest.NewRequest(http.MethodGet, "/login", nil))
 	has(t, "the page to log in", a.Body.String(), "a CLI id does not log a browser in", "Ask an organizer for a log-in link", "<code>kbserve user login ID</code>")
 }
+
+// The page of a submission says that it waits for the organizers' check, and why that
+// rejected it.
+func TestPageOfACheckedSubmission(t *testing.T) {
+	w := newRig(t)
+	w.login(alice, "alice")
+	w.save(board("sort", "H100"))
+	id := w.accept(store.Submission{Board: "sort", GPU: "H100", Mode: schema.ModeTest, UserID: alice, Check: true})
+	has(t, "while it waits", w.get(alice, submissionPath(id)), "It waits for the organizers' check. Nothing of it has run yet.", ">waiting</span>", "Cancel")
+	if err := w.store.Decide(t.Context(), id, false, "<b>no sockets"); err != nil {
+		t.Fatal(err)
+	}
+	has(t, "when it is rejected", w.get(alice, submissionPath(id)), "Rejected by the organizers: <b>no sockets.", ">rejected</span>")
+}

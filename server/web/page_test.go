@@ -263,7 +263,7 @@ func TestCompare(t *testing.T) {
 	has(t, "one with itself", w.get(alice, comparePath(w.right, w.right)), "no change shown", "The two have the same code.")
 	has(t, "another user's", w.get(alice, comparePath(w.right, w.others)), "Cases are compared where you see both results", "The code of both")
 	lacks(t, "another user's", w.get(alice, comparePath(w.right, w.others)), "canary_code_of_bob")
-	for path, want := range map[string]int{comparePath(w.right, 99999): 404, "/compare": 400, "/compare?a=1&b=x": 400, comparePath(w.wrong, w.waiting): 404} {
+	for path, want := range map[string]int{comparePath(w.right, 99999): 404, "/compare": 200, "/compare?a=1&b=x": 400, comparePath(w.wrong, w.waiting): 404} {
 		if a := w.do("", "GET", path, nil, nil); a.StatusCode != want {
 			t.Errorf("%s by nobody: %d, want %d", path, a.StatusCode, want)
 		}

@@ -151,6 +151,9 @@ func stages(sub *backend.Submission, now time.Time) (way []stage, where string) 
 		return way, "Its results are being written."
 	case w == nil:
 		return way, "It waits to be looked at."
+	case w.Check:
+		way[1].Name = "Check"
+		return way, "It waits for the organizers' check. Nothing of it has run yet."
 	case w.Running:
 		way[1].Tone, way[2].Tone = "past", "now"
 		return way, "It runs on " + name(w.GPU) + "."

@@ -156,6 +156,7 @@ var tables = []struct {
 	{"own.board_change", true, []string{"id", "leaderboard_id", "changed_at", "author", "reason", "field", "old", "new"}},
 	{"own.rejudging", false, []string{"leaderboard_id", "started_at", "author", "reason", "ranking"}},
 	{"own.announced", false, []string{"leaderboard_id", "gpu", "top"}},
+	{"own.hook", false, []string{"submission_id", "delivery", "phase", "tries", "error", "fence", "free_at", "changed_at"}},
 }
 
 // columns checks that every column is there that this program uses.
