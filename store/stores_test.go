@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,8 +37,8 @@ func both(t *testing.T, test func(t *testing.T, s *Store)) {
 	for _, kind := range []struct {
 		name string
 		url  func(testing.TB) string
-	}{{"SQLite", sqliteURL}, {"PostgreSQL", postgresURL}} {
-		t.Run(kind.name, func(t *testing.T) { test(t, migrated(t, kind.url(t))) })
+	}{{"SQLite", migratedSQLite}, {"PostgreSQL", migratedPostgres}} {
+		t.Run(kind.name, func(t *testing.T) { test(t, opened(t, kind.url(t))) })
 	}
 }
 
@@ -45,10 +47,10 @@ func bothShared(t *testing.T, test func(t *testing.T, s, other *Store)) {
 	for _, kind := range []struct {
 		name string
 		url  func(testing.TB) string
-	}{{"SQLite", sqliteURL}, {"PostgreSQL", postgresURL}} {
+	}{{"SQLite", migratedSQLite}, {"PostgreSQL", migratedPostgres}} {
 		t.Run(kind.name, func(t *testing.T) {
 			url := kind.url(t)
-			s := migrated(t, url)
+			s := opened(t, url)
 			other, err := Open(context.Background(), url)
 			if err != nil {
 				t.Fatal(err)
@@ -61,9 +63,48 @@ func bothShared(t *testing.T, test func(t *testing.T, s, other *Store)) {
 
 func migrated(t testing.TB, url string) *Store {
 	t.Helper()
-	if _, _, err := database.Migrate(context.Background(), url); err != nil {
+	if err := migrate(url); err != nil {
 		t.Fatal(err)
 	}
+	return opened(t, url)
+}
+
+func migrate(url string) error {
+	_, _, err := database.Migrate(context.Background(), url)
+	return err
+}
+
+// sqliteFile is a migrated database, which most tests begin with.
+var sqliteFile = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "kbserve-test")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "kb.db")
+	if err := migrate("sqlite:" + file); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
+
+func migratedSQLite(t testing.TB) string {
+	t.Helper()
+	data, err := sqliteFile()
+	url := sqliteURL(t)
+	if err == nil {
+		err = os.WriteFile(strings.TrimPrefix(url, "sqlite:"), data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+func migratedPostgres(t testing.TB) string { t.Helper(); return server.Clone(t, migrate) }
+
+func opened(t testing.TB, url string) *Store {
+	t.Helper()
 	s, err := Open(context.Background(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -138,9 +138,11 @@ func (s *Server) run(name string, args ...string) error {
 }
 
 // Database makes an empty database and returns its address.
-func (s *Server) Database() (string, error) {
+func (s *Server) Database() (string, error) { return s.database() }
+
+func (s *Server) database(options ...string) (string, error) {
 	name := fmt.Sprintf("test%d", s.names.Add(1))
-	if err := s.run("createdb", "-h", s.dir, "-U", owner, name); err != nil {
+	if err := s.run("createdb", append(options, "-h", s.dir, "-U", owner, name)...); err != nil {
 		return "", err
 	}
 	return "postgres://" + owner + "@/" + name + "?host=" + url.QueryEscape(s.dir), nil

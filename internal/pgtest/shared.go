@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -14,6 +15,10 @@ type Shared struct {
 	*Server // nil before the first test
 	once    sync.Once
 	err     error
+
+	template   sync.Once
+	source     string // what Clone copies
+	unprepared error
 }
 
 // URL makes an empty database. Where there is no PostgreSQL it skips the test.
@@ -30,6 +35,33 @@ func (s *Shared) URL(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return url
+}
+
+// Clone makes a database that is a copy of one that prepare has filled, once for all
+// copies, and returns its URL.
+func (s *Shared) Clone(t testing.TB, prepare func(url string) error) string {
+	t.Helper()
+	s.template.Do(func() {
+		s.source = s.URL(t)
+		s.unprepared = prepare(s.source)
+	})
+	if s.unprepared != nil {
+		t.Fatal(s.unprepared)
+	}
+	if s.source == "" {
+		t.Skip("NOT RUN: no PostgreSQL, as another test said")
+	}
+	url, err := s.database("--template", nameOf(s.source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// nameOf is the name of a database of this server in its URL.
+func nameOf(address string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(address, "postgres://"+owner+"@/"), "?")
+	return name
 }
 
 // Stop ends the server, if a test has started it.

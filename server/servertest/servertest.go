@@ -26,7 +26,34 @@ var Stores = map[string]func(testing.TB) *store.Store{"SQLite": SQLite, "Postgre
 // SQLite opens an empty store.
 func SQLite(t testing.TB) *store.Store {
 	t.Helper()
-	return open(t, "sqlite:"+filepath.Join(t.TempDir(), "kb.db"))
+	data, err := sqliteFile()
+	file := filepath.Join(t.TempDir(), "kb.db")
+	if err == nil {
+		err = os.WriteFile(file, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, "sqlite:"+file)
+}
+
+// sqliteFile is a migrated database, a copy of which each test begins with.
+var sqliteFile = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "kbserve-test")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "kb.db")
+	if err := migrate("sqlite:" + file); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
+
+func migrate(url string) error {
+	_, _, err := database.Migrate(context.Background(), url)
+	return err
 }
 
 var server pgtest.Shared
@@ -35,7 +62,7 @@ var server pgtest.Shared
 // The package's TestMain calls [Main].
 func Postgres(t testing.TB) *store.Store {
 	t.Helper()
-	return open(t, server.URL(t))
+	return open(t, server.Clone(t, migrate))
 }
 
 // Main runs a package's tests, and ends what they share: a TestMain is no more.
@@ -50,9 +77,6 @@ func Main(m *testing.M) {
 
 func open(t testing.TB, url string) *store.Store {
 	t.Helper()
-	if _, _, err := database.Migrate(context.Background(), url); err != nil {
-		t.Fatal(err)
-	}
 	s, err := store.Open(context.Background(), url)
 	if err != nil {
 		t.Fatal(err)
