@@ -113,7 +113,7 @@ func (d *DB) Recheck(ctx context.Context) (other *VersionError, err error) {
 
 // ErrIncompatible is an open database that another program changed so that this one
 // cannot use it any more.
-var ErrIncompatible = errors.New("another program has changed the database, and this one cannot use it any more")
+var ErrIncompatible = errors.New("this program cannot use the database any more")
 
 // version reads the database's version, and this program's.
 func (d *DB) version(ctx context.Context) (*VersionError, error) {
@@ -139,7 +139,11 @@ func (d *DB) version(ctx context.Context) (*VersionError, error) {
 type VersionError struct{ Got, Want int64 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the database has version %d, want %d", e.Got, e.Want)
+	text := fmt.Sprintf("the database has version %d, want %d", e.Got, e.Want)
+	if e.Got > e.Want {
+		text += ": a newer kbserve has migrated it; use that one"
+	}
+	return text
 }
 
 func (d *DB) exists(ctx context.Context, table string) (found bool, err error) {
