@@ -174,7 +174,6 @@ func TestServeBehindNginx(t *testing.T) {
 		request.Header.Set("X-Forwarded-For", "203.0.113.9") // forged
 		request.Header.Set("Origin", "https://"+proxyHost)
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		request.Header.Set("Accept", "text/event-stream, text/html")
 		answer, err := p.client.Do(request)
 		if err != nil {
 			t.Fatal(err)

@@ -245,7 +245,9 @@ func networks(texts []string) (all []netip.Prefix, err error) {
 // and gets the next process.
 func (s *Server) untilStop(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		// Programs such as curl do not name the type that they accept.
+		stream := strings.Contains(r.Header.Get("Accept"), "text/event-stream") || strings.HasPrefix(r.URL.Path, "/events/")
+		if r.Method == http.MethodGet && stream {
 			ctx, stop := context.WithCancel(r.Context())
 			defer stop()
 			defer context.AfterFunc(s.streams, stop)()
