@@ -42,7 +42,8 @@ plugins: need
 demo: build agent
 	@sh tools/demo.sh
 
-# The backend over the stand-in, with the examples' boards, until Ctrl-C: PORT=8080.
+# The backend over the stand-in, with the examples' boards, until Ctrl-C. PORT: its
+# port (8080); 0: any that is free.
 serve: build agent
 	@sh tools/demo.sh serve
 

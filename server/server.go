@@ -29,6 +29,7 @@ import (
 	"github.com/gpu-mode/kbgen/server/web"
 	"github.com/gpu-mode/kbgen/server/webhook"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -69,6 +70,7 @@ type Server struct {
 	metrics    *metrics
 	health     health
 	handler    http.Handler
+	recheck    time.Duration // between two looks at the database's version
 
 	streams    context.Context // ends when the server stops
 	endStreams context.CancelFunc
@@ -84,7 +86,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o}
+	s := &Server{o: o, recheck: 10 * time.Second}
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
 	r := o.Reconciler
@@ -160,6 +162,9 @@ const dropTime = 10 * time.Second
 // are being answered are finished, streams end, and the reconciler leaves its builds
 // alone. ready is called just before the first request is answered; with its error
 // nothing is.
+//
+// Errors: that of ready; [database.ErrIncompatible], after a migration by another
+// program; a listener that broke.
 func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, ready func() error) error {
 	// Not after: who has had an answer may look for what ready wrote. The listeners are
 	// open, so nobody is turned away meanwhile.
@@ -179,6 +184,8 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 		beside.Go(func() { s.hook.Run(ctx) })
 	}
 	beside.Go(func() { s.reconciler.Run(ctx) })
+	incompatible := make(chan error, 1)
+	beside.Go(func() { incompatible <- s.watchVersion(ctx) })
 	f := newFront(s.o.Log)
 	for _, l := range listeners {
 		f.answer(l, s.handler)
@@ -190,6 +197,7 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 	select {
 	case <-ctx.Done():
 	case err = <-f.failed:
+	case err = <-incompatible:
 	}
 	s.health.stopping.Store(true)
 	s.endStreams()
@@ -202,6 +210,26 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 	defer stop()
 	s.reconciler.Dropped(dropping)
 	return err
+}
+
+// watchVersion looks at the database's version from time to time, and returns why this
+// program cannot use the database any more; nil when ctx ends.
+func (s *Server) watchVersion(ctx context.Context) error {
+	for seen := int64(0); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(s.recheck):
+		}
+		other, err := s.o.Store.Recheck(ctx)
+		if errors.Is(err, database.ErrIncompatible) {
+			return err
+		}
+		if err == nil && other != nil && other.Got != seen {
+			seen = other.Got
+			s.o.Log.Warn("another program has migrated the database; this one can go on, and should be upgraded soon", "version", other.Got, "want", other.Want)
+		}
+	}
 }
 
 // routes puts the parts on their paths: what is no route of the API's is a page.
@@ -244,7 +272,9 @@ func networks(texts []string) (all []netip.Prefix, err error) {
 // and gets the next process.
 func (s *Server) untilStop(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		// Programs such as curl do not name the type that they accept.
+		stream := strings.Contains(r.Header.Get("Accept"), "text/event-stream") || strings.HasPrefix(r.URL.Path, "/events/")
+		if r.Method == http.MethodGet && stream {
 			ctx, stop := context.WithCancel(r.Context())
 			defer stop()
 			defer context.AfterFunc(s.streams, stop)()

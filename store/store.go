@@ -65,6 +65,12 @@ func Convert(ctx context.Context, from, to *Store) (map[string]int64, error) {
 	return rows, err
 }
 
+// Recheck compares the version of the open database with this program's: see
+// [database.DB.Recheck].
+func (s *Store) Recheck(ctx context.Context) (other *database.VersionError, err error) {
+	return s.db.Recheck(ctx)
+}
+
 // Installation is the id of this database, made when it was migrated first. It
 // survives restarts and is the same for all instances.
 func (s *Store) Installation(ctx context.Context) (id string, err error) {

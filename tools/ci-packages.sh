@@ -18,6 +18,8 @@ if ! sh tools/need.sh; then wanted='git make gcc libc6-dev python3'; fi
 if missing curl zsh fish chromium strace || ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
 	wanted="$wanted curl zsh fish chromium strace fonts-noto-color-emoji postgresql"
 fi
+# For the example of a proxy in docs/kbserve.md.
+if missing nginx && [ ! -x /usr/sbin/nginx ]; then wanted="$wanted nginx-light"; fi
 # For releases: a fresh Debian to install packages in, and a look into an rpm.
 if missing debootstrap rpm; then wanted="$wanted debootstrap rpm"; fi
 # For the booted machine of make node-test.

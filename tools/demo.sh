@@ -14,8 +14,17 @@ trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 # The stand-in tells the backend of builds that ended, so both have to know the port.
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=0 # any that is free
 if [ "${1-}" = serve ]; then port=${PORT:-8080}; fi
+port=$(python3 -c '
+import socket, sys
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+try:
+    s.bind(("127.0.0.1", int(sys.argv[1])))
+except (OSError, OverflowError, ValueError) as e:
+    sys.exit("port %s of 127.0.0.1 cannot be used: %s\nPORT names another, 0 any that is free: make serve PORT=0" % (sys.argv[1], e))
+print(s.getsockname()[1])' "$port")
 KBLOCAL_WEBHOOK_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export KBLOCAL_WEBHOOK_SECRET
 KBLOCAL_AGENT=$agent "$bin/kblocal" exec --verbose --queue bootstrap=1 --queue cpu=1 \

@@ -26,13 +26,14 @@ for task in vectoradd_py sort_py matmul_py; do
 done
 POPCORN_CLI_ID=$("$bin/kbserve" user create 1001 --name ann)
 export POPCORN_CLI_ID
-"$bin/kbserve" serve --rate 0 2>"$dir/log" &
+"$bin/kbserve" serve --rate 0 --pid-file "$dir/pid" 2>"$dir/log" &
 server=$!
 trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null || true' EXIT
+# The file says that this server answers: /ready may be answered by another on its port.
 tries=0
-until python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1])' "$url/ready" 2>/dev/null; do
+until [ -s "$dir/pid" ]; do
 	tries=$((tries + 1))
-	if [ "$tries" -gt 100 ] || ! kill -0 "$server" 2>/dev/null; then
+	if [ "$tries" -gt 600 ] || ! kill -0 "$server" 2>/dev/null; then
 		cat "$dir/log" >&2
 		exit 1
 	fi
@@ -40,7 +41,12 @@ until python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1]
 done
 
 say "A submission by popcorn-cli's protocol: POST /submission/vectoradd_py/CPU_BK/leaderboard"
-"$bin/popcorn" "$url" vectoradd_py CPU_BK leaderboard examples/vectoradd_py/submissions/right.py
+if ! "$bin/popcorn" "$url" vectoradd_py CPU_BK leaderboard examples/vectoradd_py/submissions/right.py; then
+	echo "The end of the server's log:" >&2
+	tail -n 20 "$dir/log" >&2
+	if [ -z "$only" ]; then exit 1; fi
+	echo "This submission has no result, which can happen on a busy machine. The server goes on: submit again." >&2
+fi
 "$bin/kbserve" board show vectoradd_py
 if [ -z "$only" ]; then
 	echo "The board: $url/b/vectoradd_py (make serve keeps it up)"
@@ -49,4 +55,8 @@ fi
 echo "The board: $url/b/vectoradd_py, until Ctrl-C"
 echo "Log in:    $("$bin/kbserve" user login 1001 --url "$url")"
 echo "Submit:    POPCORN_CLI_ID=$POPCORN_CLI_ID $bin/popcorn $url vectoradd_py CPU_BK test FILE"
-wait "$server"
+echo "Log:       $dir/log"
+status=0
+wait "$server" || status=$?
+tail -n 20 "$dir/log" >&2
+exit "$status"

@@ -110,26 +110,30 @@ func Hangups() chan os.Signal {
 	return c
 }
 
-// Context ends when ctx does, or when another process has taken over, which SIGHUP
-// asks for.
-func (l *Sockets) Context(ctx context.Context, hangup chan os.Signal, log *slog.Logger) (context.Context, context.CancelFunc) {
-	ctx, stop := context.WithCancel(ctx)
+// Context ends when parent does, or when another process has taken over, which SIGHUP
+// asks for. From then on, a listener that is closed refuses connections: before, the
+// upgrader's copy of the socket would still take them, and nothing would answer.
+func (l *Sockets) Context(parent context.Context, hangup chan os.Signal, log *slog.Logger) (context.Context, context.CancelFunc) {
 	if l.upgrader == nil {
-		return ctx, stop
+		return context.WithCancel(parent)
 	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(parent))
 	go func() {
 		defer signal.Stop(hangup)
 		defer stop()
+		defer context.AfterFunc(parent, l.upgrader.Stop)()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-l.upgrader.Exit():
-				log.Info("another process has taken over")
+			case <-l.upgrader.Exit(): // its copies are closed
+				if parent.Err() == nil {
+					log.Info("another process has taken over")
+				}
 				return
 			case <-hangup:
 				log.Info("starting the next process")
-				if err := handOver(ctx, l.upgrader); err != nil && ctx.Err() == nil {
+				if err := handOver(parent, l.upgrader); err != nil && parent.Err() == nil {
 					log.Error("the next process did not get ready; this one goes on", "error", err)
 				}
 			}

@@ -3,8 +3,12 @@ package listener
 import (
 	"context"
 	"encoding/gob"
+	"errors"
+	"log/slog"
+	"net"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,5 +78,29 @@ func tooEarlyInChild(t *testing.T) {
 	cancel()
 	if err := handOver(ctx, u); err == nil {
 		t.Error("a hand-over that is given up while the parent runs: no error")
+	}
+}
+
+// Once a server that is told to stop has closed its listener, a connection is refused,
+// so that a proxy sends the request to another instance.
+func TestNoConnectionAfterStop(t *testing.T) {
+	sockets, err := Listen([]string{"127.0.0.1:0"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sockets.Close()
+	log := slog.New(slog.DiscardHandler)
+	if err := sockets.Ready("", log); err != nil {
+		t.Fatal(err)
+	}
+	parent, cancel := context.WithCancel(t.Context())
+	ctx, stop := sockets.Context(parent, make(chan os.Signal), log)
+	defer stop()
+	cancel()
+	<-ctx.Done()
+	address := sockets.Pages[0].Addr().String()
+	sockets.Pages[0].Close()
+	if c, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a connection after the listener was closed: %v, %v; want it refused", c, err)
 	}
 }

@@ -84,33 +84,66 @@ func (d *DB) provider() (*goose.Provider, error) {
 
 // upToDate checks the version and Kernelbot's columns, without changing anything.
 func (d *DB) upToDate(ctx context.Context) error {
-	p, err := d.provider()
+	version, err := d.version(ctx)
 	if err != nil {
 		return err
 	}
-	version, wanted := int64(0), int64(0)
-	for _, source := range p.ListSources() {
-		wanted = max(wanted, source.Version)
-	}
-	table := d.names.Replace("own.goose_version")
-	known, err := d.exists(ctx, table)
-	if err == nil && known {
-		err = d.Row(ctx, d.Read, `SELECT coalesce(max(version_id), 0) FROM own.goose_version WHERE is_applied`).Scan(&version)
-	}
-	if err != nil {
-		return fmt.Errorf("reading the database's version: %w", err)
-	}
-	if version != wanted {
-		return &VersionError{version, wanted}
+	if version.Got != version.Want {
+		return version
 	}
 	return d.columns(ctx)
+}
+
+// Recheck compares the version of an open database with this program's, because a newer
+// program may have migrated the database meanwhile. It returns nil if they are equal.
+// Migrations only add, so this program can go on if every column that it uses is there.
+//
+// Errors: [ErrIncompatible]; a database that cannot be reached.
+func (d *DB) Recheck(ctx context.Context) (other *VersionError, err error) {
+	version, err := d.version(ctx)
+	if err != nil || version.Got == version.Want {
+		return nil, err
+	}
+	err = d.columns(ctx)
+	if err != nil && ctx.Err() == nil && !Unavailable(err) {
+		err = fmt.Errorf("%w: %w: %w", ErrIncompatible, version, err)
+	}
+	return version, err
+}
+
+// ErrIncompatible is an open database that another program changed so that this one
+// cannot use it any more.
+var ErrIncompatible = errors.New("this program cannot use the database any more")
+
+// version reads the database's version, and this program's.
+func (d *DB) version(ctx context.Context) (*VersionError, error) {
+	p, err := d.provider()
+	if err != nil {
+		return nil, err
+	}
+	v := &VersionError{}
+	for _, source := range p.ListSources() {
+		v.Want = max(v.Want, source.Version)
+	}
+	known, err := d.exists(ctx, d.names.Replace("own.goose_version"))
+	if err == nil && known {
+		err = d.Row(ctx, d.Read, `SELECT coalesce(max(version_id), 0) FROM own.goose_version WHERE is_applied`).Scan(&v.Got)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the database's version: %w", err)
+	}
+	return v, nil
 }
 
 // A VersionError is a database that this program cannot use as it is.
 type VersionError struct{ Got, Want int64 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the database has version %d, want %d", e.Got, e.Want)
+	text := fmt.Sprintf("the database has version %d, want %d", e.Got, e.Want)
+	if e.Got > e.Want {
+		text += ": a newer kbserve has migrated it; use that one"
+	}
+	return text
 }
 
 func (d *DB) exists(ctx context.Context, table string) (found bool, err error) {
@@ -161,20 +194,30 @@ var tables = []struct {
 
 // columns checks that every column is there that this program uses.
 func (d *DB) columns(ctx context.Context) error {
+	// Not by SELECT *: PostgreSQL refuses its cached plan after a migration.
+	statement := `SELECT name FROM pragma_table_info($1)`
+	if d.Kind == Postgres {
+		statement = `SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped`
+	}
 	var faults []error
 	for _, table := range tables {
-		rows, err := d.Read.QueryContext(ctx, d.Q("SELECT * FROM "+table.name+" LIMIT 0"))
+		var have []string
+		err := d.Each(ctx, d.Read, func(rows *sql.Rows) error {
+			var name string
+			err := rows.Scan(&name)
+			have = append(have, name)
+			return err
+		}, statement, d.Q(table.name))
 		if err != nil {
 			return fmt.Errorf("looking at table %s: %w", d.Q(table.name), err)
 		}
-		have, err := rows.Columns()
-		rows.Close()
-		if err != nil {
-			return fmt.Errorf("looking at table %s: %w", d.Q(table.name), err)
+		if len(have) == 0 {
+			faults = append(faults, fmt.Errorf("no table %s", d.Q(table.name)))
+			continue
 		}
 		for _, column := range table.columns {
 			if !slices.Contains(have, column) {
-				faults = append(faults, fmt.Errorf("table %s: got no column %s, want it as Kernelbot's migrations make it", d.Q(table.name), column))
+				faults = append(faults, fmt.Errorf("table %s: got no column %s, want it as the migrations make it", d.Q(table.name), column))
 			}
 		}
 	}
