@@ -16,7 +16,7 @@ import (
 
 // Two instances of several writers each, on few users, with rebuilds in between:
 // nothing is lost, nothing counts twice, and the standings are what the runs say.
-func TestStandingsWithConcurrentWriters(t *testing.T) { concurrentWriters(t, 40) }
+func TestStandingsWithConcurrentWriters(t *testing.T) { concurrentWriters(t, 15) }
 
 func TestSlowStandingsWithConcurrentWriters(t *testing.T) {
 	testenv.NeedSlow(t)

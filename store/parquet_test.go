@@ -11,10 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // What a Parquet file has is what the JSON lines have.
-func TestParquet(t *testing.T) {
+func TestSlowParquet(t *testing.T) {
+	testenv.NeedSlow(t)
 	both(t, func(t *testing.T, s *Store) {
 		ctx := context.Background()
 		fill(t, s)

@@ -77,7 +77,7 @@ const sticking = `[...document.querySelectorAll("main *, header *")].filter(e =>
 
 // Every page fits every window, in both colour schemes, and can be read.
 func TestPagesInABrowser(t *testing.T) {
-	pagesInABrowser(t, map[int64][]string{390: {"dark"}, 1280: {"light"}})
+	pagesInABrowser(t, map[int64][]string{390: {"dark"}})
 }
 
 // TestSlowPagesInABrowser looks at every page in all widths and colour schemes.
@@ -142,7 +142,8 @@ func pagesInABrowser(t *testing.T, looks map[int64][]string) {
 }
 
 // Everything is reached by keyboard, and it shows where one is.
-func TestKeyboard(t *testing.T) {
+func TestSlowKeyboard(t *testing.T) {
+	testenv.NeedSlow(t)
 	browsertest.Find(t)
 	w := newWorld(t)
 	b := w.open(t)
