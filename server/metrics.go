@@ -89,8 +89,8 @@ const (
 	// readyTime bounds each question to the database.
 	readyTime = 3 * time.Second
 
-	// writeEvery is how often the database is written to see whether it can be. Anyone
-	// may ask whether the server is ready.
+	// writeEvery is how often a test write checks the database. Requests in between get
+	// the last result, because anyone may ask whether the server is ready.
 	writeEvery = 10 * time.Second
 )
 
@@ -122,8 +122,8 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	httpx.JSON(w, status, body)
 }
 
-// writable returns why the database cannot be written. One that is slow because others
-// write to it can be.
+// writable returns why the database cannot be written, or nil. A database that is slow
+// because others write to it counts as writable.
 func (h *health) writable(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

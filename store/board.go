@@ -210,8 +210,8 @@ type SetOptions struct {
 	JudgeLate bool
 }
 
-// SetBoard changes a board's settings. It calls edit, maybe more than once, with
-// the settings as they are and without task, and saves what edit has made of them. The
+// SetBoard changes a board's settings. It calls edit, possibly more than once, with
+// the current settings (Task is nil), and saves the edited settings. The
 // ranking follows in the same transaction.
 //
 // Errors: [ErrNotFound]; [*Refusal] with Invalid; edit's.
@@ -245,7 +245,7 @@ func (s *Store) SetBoard(ctx context.Context, name string, edit func(*Board) err
 	return c, err
 }
 
-// judgeLate makes the submissions of a board late or not by its deadline.
+// judgeLate applies a board's deadline to its existing submissions.
 func (t *tx) judgeLate(board int64, by Author) (parts []Edit) {
 	ids := values[int64](t, `SELECT s.id FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN own.accepted a ON a.submission_id = s.id
 		WHERE l.id = $1 AND a.late <> (s.submission_time > l.deadline) ORDER BY s.id`, board)

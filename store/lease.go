@@ -77,9 +77,9 @@ func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]
 	return claimed, err
 }
 
-// FreeAfterClockJump frees runs that nobody can claim for longer than ahead: a clock that was set
-// back has left times in the future. It returns how many. Whoever still works on one of
-// them notices by the fence of the next holder, or renews the lease.
+// FreeAfterClockJump frees runs whose free_at is later than now plus ahead, because the
+// clock was set back. It returns how many. A former holder that still works on one of
+// them is stopped by the next holder's fence, or renews its lease.
 func (s *Store) FreeAfterClockJump(ctx context.Context, ahead time.Duration) (n int64, err error) {
 	err = s.change(ctx, "freeing runs after a jump of the clock", func(t *tx) {
 		now := t.clock()

@@ -41,7 +41,7 @@ func (l *Listed) Progress() string {
 	return "waiting"
 }
 
-// An evaluated group is all runs of a submission on its GPU type, public or secret.
+// evaluated holds the outcomes of the public or the secret runs of one submission.
 type evaluated struct {
 	outcomes []string // of runs with a result; "" is not known
 	none     string   // of the first run that has no result
@@ -111,8 +111,8 @@ func (t *tx) outcomes(list []*Listed) {
 	}
 }
 
-// combined is the outcome of a submission by the names of its public and its secret
-// outcome; "" is not known, or that there is none.
+// combined returns the outcome of a submission, given the names of its public and secret
+// outcomes; "" is an unknown or a missing outcome.
 func combined(public, secret string) *Outcome {
 	o, known := schema.FindOutcome(public)
 	switch {
@@ -124,8 +124,8 @@ func combined(public, secret string) *Outcome {
 	return secretOutcome(secret)
 }
 
-// secretOutcome is what is shown of the outcome of a secret run: whose fault it was, and
-// no more, because a submission could choose how to fail by what it read of a secret case.
+// secretOutcome returns the part of a secret run's outcome that is shown: whose fault it
+// was, no more, because a submission could leak a secret case by the way it fails.
 func secretOutcome(name string) *Outcome {
 	o, known := schema.FindOutcome(name)
 	if !known {

@@ -232,7 +232,7 @@ func (t *tx) saveSettings(id int64, b *Board) (parts []Edit) {
 		return nil
 	}
 	if ranking {
-		t.lockOwners(id) // before the board's own row: whoever judges has locked them in this order
+		t.lockOwners(id) // before the board's row: judging locks them in this order
 	}
 	t.exec(`INSERT INTO own.board (leaderboard_id, harness, sandbox, clear_timing, ties, task_harness, task_extension, show_code, reuse, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1)
 		ON CONFLICT (leaderboard_id) DO UPDATE SET harness = excluded.harness, sandbox = excluded.sandbox, clear_timing = excluded.clear_timing, ties = excluded.ties,

@@ -184,10 +184,10 @@ type Day struct {
 	Runs         int            // that began, further evaluations left out
 	Wait, Wait95 time.Duration  // from their plan to their build: median and 95th percentile
 	Hours        []HourWait     // hours in which runs began, the oldest first
-	Faults       map[string]int // runs that ended without a verdict on the submission, by whose fault that was
+	Faults       map[string]int // number of runs that ended without a verdict on the submission, by party at fault
 }
 
-// An HourWait is the median time that runs waited which began in one hour.
+// An HourWait is the median wait of the runs that began in one hour.
 type HourWait struct {
 	Hour time.Time
 	Wait time.Duration

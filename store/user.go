@@ -80,7 +80,7 @@ func (s *Store) UserByCLIID(ctx context.Context, cliID string) (u User, err erro
 }
 
 // Ban stops a user from submitting, or lets them again. A ban also ends the user's
-// sessions and log-in links. What they have keeps its rank, as in Kernelbot.
+// sessions and log-in links. Their submissions keep their ranks, as in Kernelbot.
 //
 // Errors: [ErrNotFound].
 func (s *Store) Ban(ctx context.Context, id string, banned bool) error {
@@ -165,7 +165,7 @@ func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name s
 // account elsewhere logs in as one of them.
 const ProviderCommand = "kbserve"
 
-// provider returns where a user's log-in is, "" if nothing says so.
+// provider returns the provider that a user logs in at, "" if it is unknown.
 //
 // Users that are older than the table of accounts have no row there. Kernelbot's
 // own row names the provider that a CLI id was made with. A CLI id without a
@@ -288,7 +288,7 @@ func (s *Store) NewLink(ctx context.Context, userID string, until time.Time) (to
 	return token, err
 }
 
-// UserByLink returns whom a link would log in, and leaves the link as it is.
+// UserByLink returns the user that a link would log in, without using up the link.
 //
 // Errors: [ErrNotFound], also when the link was used or is over.
 func (s *Store) UserByLink(ctx context.Context, token string) (User, error) {

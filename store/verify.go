@@ -97,9 +97,9 @@ type Rejudged struct {
 }
 
 // Rejudge plans an evaluation of every selected submission, those that rank first,
-// the best of them first. The results replace the earlier ones, which count until then. Left out
-// are submissions that are being evaluated, that are marked as hacked, or of which
-// the store does not know what they were for.
+// the best of them first. The results replace the earlier ones, which count until then. It
+// skips submissions that are being evaluated, that are marked as hacked, or whose
+// GPU type and mode are unknown.
 //
 // The board's history says that it was done, and [Store.RejudgeReport] what came of it.
 //

@@ -118,7 +118,7 @@ func parseDeadline(s string) (time.Time, error) {
 	return deadline, nil
 }
 
-// commandLine is who changes a board by a command.
+// commandLine is the author of changes made by commands.
 func commandLine(reason string) store.Author {
 	return store.Author{Name: "command line", Reason: reason}
 }
@@ -127,7 +127,7 @@ type setCmd struct {
 	place       `embed:""`
 	Name        string   `arg:""`
 	Deadline    string   `placeholder:"TIME" help:"2026-12-31 or 2026-12-31T18:00, in UTC unless it has a zone; now ends the board"`
-	JudgeLate   bool     `help:"submissions that are there are late or not by the new deadline"`
+	JudgeLate   bool     `help:"the new deadline also decides which existing submissions are late"`
 	Visibility  string   `placeholder:"WHO" help:"public, or closed: only users with an invite"`
 	GPU         []string `name:"gpu" sep:"none" placeholder:"NAME" help:"all GPU types from now on; may be repeated"`
 	Limit       []string `sep:"none" placeholder:"LIMIT" help:"all limits from now on, as of kbserve limits set; may be repeated"`
@@ -136,8 +136,8 @@ type setCmd struct {
 	ClearTiming string   `placeholder:"WORD" help:"yes: submissions with ambiguous timing do not rank; or no"`
 	Ties        string   `placeholder:"WORD" help:"yes: submissions whose intervals overlap share a rank; or no"`
 	ShowCode    string   `placeholder:"WHEN" help:"when other users may see code: never, or after the deadline"`
-	Reuse       string   `placeholder:"WORD" help:"yes: a text that was judged before gets its result; or no"`
-	Reason      string   `placeholder:"TEXT" help:"why, for the board's history, which all who see the board can read"`
+	Reuse       string   `placeholder:"WORD" help:"yes: code that was judged before gets the stored result; or no"`
+	Reason      string   `placeholder:"TEXT" help:"for the board's history, which every user who sees the board can read"`
 }
 
 func (c *setCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -165,7 +165,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	o := diagnosis.Options{Fleet: pipelines.Fleet, Age: c.Age}
 	if env.Getenv(varToken) == "" {
-		fmt.Fprintf(env.Stderr, "kbserve: note: no %s: whether the queues have agents is not looked at\n", varToken)
+		fmt.Fprintf(env.Stderr, "kbserve: note: %s is not set: the agents of the queues are not checked\n", varToken)
 	} else {
 		var err error
 		if o.Launcher, err = c.client(env, "", 0, nil); err != nil {

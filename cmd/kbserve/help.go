@@ -154,7 +154,7 @@ once: it goes into ~/.popcorn.yaml, and the database keeps its hash. Again for
 the same user, it replaces the CLI id. With --provider it makes no CLI id: it
 ties the user to the account with this id at github or discord, which then logs
 in as the user. An account at another provider is refused. ban stops a user from
-submitting and logs all of their browsers out; what they have keeps its rank.
+submitting and ends their sessions; their submissions keep their ranks.
 
 login prints a link that logs one browser in as the user, once, within ten
 minutes: for admins, and where there is no log-in through GitHub or Discord.
@@ -209,15 +209,15 @@ hacked:
 	},
 	"about": {
 		Usage: "kbserve about [FILE]",
-		Text: `prints the text about the competition, or replaces it with a file's, - being
-standard input: Markdown with what the competition is, its rules and dates. The
+		Text: `prints the text about the competition, or replaces it with a file (- is standard
+input). The text is Markdown: what the competition is, its rules and dates. The
 start page shows its beginning, /about all of it.`,
 		Example: "kbserve about rules.md",
 	},
 	"accepting": {
 		Usage: "kbserve accepting [yes | no]",
 		Text: `prints whether the servers on this database accept submissions; with a word, it
-changes that for users who are not admins. What runs goes on.`,
+changes that for users who are not admins. Accepted submissions still run.`,
 		Example: "kbserve accepting no",
 	},
 	"stats": {

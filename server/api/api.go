@@ -105,7 +105,7 @@ func firstPart(path string) string {
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	own := a.first[firstPart(r.URL.Path)]
 	_, pattern := a.mux.Handler(r)
-	if pattern == streamPattern && own { // the first part is no board
+	if pattern == streamPattern && own { // the first part is not a board
 		pattern = ""
 	}
 	if pattern == streamPattern && a.o.Next != nil && aPagesForm(r) {
@@ -146,8 +146,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// allow lists the methods that a path has routes for, "" for none. Below the first
-// parts of our paths, the route of all addresses of three parts is none.
+// allow lists the methods that a path has routes for, "" for none. The route of all
+// three-part addresses does not count below the first parts of our paths.
 func (a *api) allow(r *http.Request, own bool) string {
 	ask := r.Clone(r.Context())
 	ask.Method = "NONE"

@@ -127,7 +127,7 @@ type rejudgeRequestJSON struct {
 type rejudgedJSON struct {
 	Submissions int      `json:"submissions"` // that are evaluated again, each GPU type counted
 	Runs        int      `json:"runs"`
-	GPUMinutes  *float64 `json:"gpu_minutes"` // that the runs take by how long such runs took lately; null: unknown
+	GPUMinutes  *float64 `json:"gpu_minutes"` // estimated from how long such runs took lately; null: unknown
 }
 
 func rejudge(c *call) (any, error) {
@@ -155,7 +155,7 @@ func rejudgeReport(c *call) (any, error) {
 // A BoardEdit is what to change of a board; what is left out stays.
 type boardEditJSON struct {
 	Deadline    *time.Time   `json:"deadline,omitempty"`
-	JudgeLate   bool         `json:"judge_late,omitempty"` // submissions that are there are late or not by the new deadline
+	JudgeLate   bool         `json:"judge_late,omitempty"` // the new deadline also decides which existing submissions are late
 	Visibility  *string      `json:"visibility,omitempty"` // public or closed
 	ShowCode    *string      `json:"show_code,omitempty"`  // never or after
 	Reuse       *bool        `json:"reuse,omitempty"`

@@ -80,7 +80,7 @@ func (a *Admin) Rejudge(ctx context.Context, board string, which store.Rejudging
 // SaveBoards creates and changes boards, see [store.Store.SaveBoards]. The history
 // names the admin.
 //
-// Errors: [*store.Refusal] for boards that cannot be.
+// Errors: [*store.Refusal] for boards that are not valid.
 func (a *Admin) SaveBoards(ctx context.Context, boards []store.Board, opts store.SaveOptions) ([]store.Change, error) {
 	opts.By.Name = a.name()
 	return a.Store.SaveBoards(ctx, boards, opts)

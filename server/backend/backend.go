@@ -155,7 +155,7 @@ func (b *Backend) Changed(signal store.Signal) {
 	h := &b.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.changes[signal.Kind]++ // before anybody who is told looks
+	h.changes[signal.Kind]++ // before watchers are told and read the store
 	for c := range h.watchers[signal] {
 		select {
 		case c <- struct{}{}:

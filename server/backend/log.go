@@ -37,8 +37,8 @@ type logs struct {
 	limit  *rate.Limiter
 }
 
-// A cachedLog is that of one run. Its lock is held while the log is read, so that of
-// many requests for one log one asks Buildkite.
+// A cachedLog is the log of one run. Its lock is held while the log is read, so that
+// only one of many requests for a log asks Buildkite.
 type cachedLog struct {
 	runID string
 	size  int // counted in logs.bytes, under its lock

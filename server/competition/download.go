@@ -35,8 +35,8 @@ var repositoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0
 // files problems/*.yaml with their tasks, or problems/SET.yaml alone. base is GitHub.
 // Nothing is written to disk.
 //
-// Errors: [*store.Refusal] with Invalid for names that cannot be and for files that cannot
-// be used; what went wrong with the download.
+// Errors: [*store.Refusal] with Invalid for invalid names and for files that cannot
+// be used; otherwise the error of the download.
 func Download(ctx context.Context, base, repository, branch, set string) ([]store.Board, error) {
 	for _, part := range strings.Split(repository+"/"+branch+"/"+set, "/") {
 		if part == "." || part == ".." {

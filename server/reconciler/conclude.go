@@ -143,7 +143,7 @@ func (r *Reconciler) Drop(runs []store.PlannedRun) {
 				err = r.o.Launcher.CancelRun(ctx, p.RunID)
 			}
 			if err != nil {
-				r.o.Log.Warn("a build that nobody wants goes on", "run", p.RunID, "build", number, "error", err)
+				r.o.Log.Warn("an unneeded build could not be cancelled", "run", p.RunID, "build", number, "error", err)
 			}
 		})
 	}

@@ -181,17 +181,17 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// clockCheck is how often runs are looked for that a clock that was set back has left
-// in the future.
+// clockCheck is how often to look for runs whose times lie in the future because the
+// clock was set back.
 const clockCheck = time.Minute
 
 func (r *Reconciler) checkClock(ctx context.Context) {
 	n, err := r.o.Store.FreeAfterClockJump(ctx, 10*max(r.o.Lease, longPause))
 	if n > 0 {
-		r.o.Log.Warn("the clock was set back: runs that nobody could take are free", "runs", n)
+		r.o.Log.Warn("the clock was set back: freed the runs that could not be claimed", "runs", n)
 	}
 	if err != nil && ctx.Err() == nil {
-		r.o.Log.Warn("looking for runs that nobody can take", "error", err)
+		r.o.Log.Warn("looking for runs that cannot be claimed", "error", err)
 	}
 }
 

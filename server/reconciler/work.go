@@ -221,8 +221,8 @@ func (w *work) create(ctx context.Context, s launcher.Submission) (*launcher.Run
 }
 
 // disown cancels the build of a run whose lease was lost, unless another process may
-// have the run. Whoever cancels, deletes or marks a submission, or deletes its board, may be
-// a command that knows nothing of Buildkite.
+// have the run. A command without access to Buildkite may have cancelled, deleted or
+// marked the submission, or deleted its board.
 func (w *work) disown(ctx context.Context) {
 	build := w.build.Load()
 	if build == 0 {
@@ -240,7 +240,7 @@ func (w *work) disown(ctx context.Context) {
 		err = w.r.o.Launcher.Cancel(ctx, int(build))
 	}
 	if err != nil {
-		w.r.o.Log.Warn("a build that nobody wants goes on", "build", build, "run", w.p.RunID, "error", err)
+		w.r.o.Log.Warn("an unneeded build could not be cancelled", "build", build, "run", w.p.RunID, "error", err)
 	}
 }
 

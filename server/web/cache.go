@@ -64,8 +64,8 @@ func (p *rendered) send(r *request, status int) {
 	_, _ = r.w.Write(body) // the client may have left
 }
 
-// acceptsGzip matches what browsers send. Another order or a weight gets the page as it
-// is.
+// acceptsGzip matches the header that browsers send. Other clients get the page
+// uncompressed.
 var acceptsGzip = regexp.MustCompile(`(^|[ ,])gzip($|,)`)
 
 // compress is for pages that many load and that hold no secret of a viewer.
@@ -83,8 +83,8 @@ func (p *rendered) compress() error {
 }
 
 // shared caches pages for viewers that are not logged in, who all see the same. A page
-// is rendered again after a signal of one of the kinds, so that whoever was told of a
-// change sees it.
+// is rendered again after a signal of one of the kinds, so that clients told of a
+// change see it.
 type shared struct {
 	mu    sync.Mutex
 	pages map[string]*sharedPage // by request URI
@@ -97,8 +97,8 @@ type sharedPage struct {
 	until     time.Time
 }
 
-// plainQuery is one that changes what a page shows. Pages with another one are not
-// cached: anybody can make any number of them.
+// plainQuery matches the queries that pages understand. Pages with other queries are not
+// cached, because a client can invent any number of them.
 var plainQuery = regexp.MustCompile(`^(page=[1-9][0-9]{0,3})?$`)
 
 func (s *site) shared(show func(*request) error, kinds ...string) func(*request) error {

@@ -81,7 +81,7 @@ func (page *comparePage) fillTimes(a, b *backend.Submission) {
 	}
 	older, newer := timed(a), timed(b)
 	if older == nil || newer == nil {
-		page.NoTimes = "Cases are compared where you see both results: of your own submissions that were judged."
+		page.NoTimes = "Times are compared only if you may see both results, as for your own judged submissions."
 		return
 	}
 	compared, err := comparison.Compare(older, newer)
@@ -107,7 +107,7 @@ func timed(sub *backend.Submission) *verdict.Verdict {
 func (page *comparePage) fillDiff(a, b *backend.Submission) {
 	switch {
 	case !a.ShowCode || !b.ShowCode:
-		page.NoDiff = "The code of both must be one that you may see."
+		page.NoDiff = "You may not see the code of both submissions."
 		return
 	case len(a.Code) > maxDiffed || len(b.Code) > maxDiffed:
 		page.NoDiff = "The files are too long to be compared here."

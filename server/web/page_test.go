@@ -261,7 +261,7 @@ func TestCompare(t *testing.T) {
 	has(t, "one's own two", own, "Two submissions", fmt.Sprint(w.right), fmt.Sprint(w.wrong))
 	has(t, "a submission's page", w.get(alice, submissionPath(w.right)), `action="/compare"`, fmt.Sprintf(`value="%d"`, w.wrong))
 	has(t, "one with itself", w.get(alice, comparePath(w.right, w.right)), "no change shown", "The two have the same code.")
-	has(t, "another user's", w.get(alice, comparePath(w.right, w.others)), "Cases are compared where you see both results", "The code of both")
+	has(t, "another user's", w.get(alice, comparePath(w.right, w.others)), "Times are compared only if you may see both results", "You may not see the code of both submissions")
 	lacks(t, "another user's", w.get(alice, comparePath(w.right, w.others)), "canary_code_of_bob")
 	for path, want := range map[string]int{comparePath(w.right, 99999): 404, "/compare": 200, "/compare?a=1&b=x": 400, comparePath(w.wrong, w.waiting): 404} {
 		if a := w.do("", "GET", path, nil, nil); a.StatusCode != want {

@@ -115,7 +115,7 @@ func (s *site) admit(r *request) error {
 	return &refusal{http.StatusTooManyRequests, "You load pages too often. Try again in " + format.Count(seconds, "second") + "."}
 }
 
-// caller names whom rates and quotas hold for.
+// caller names the client that rates and quotas apply to.
 func (r *request) caller() string {
 	return httpx.Caller(r.Context(), r.viewer.ID, r.viewer.Admin)
 }
@@ -123,8 +123,8 @@ func (r *request) caller() string {
 // uploadTime is how long a browser may take to send a file.
 const uploadTime = 60 * time.Second
 
-// form lets a POST through that one of these pages sent. Nothing of the body is read
-// before it is known who sent it, and from where.
+// form accepts a POST only if one of these pages sent it. It checks the sender and the
+// origin before it reads any of the body.
 func (s *site) form(act func(*request) error) func(*request) error {
 	return func(r *request) error {
 		switch {

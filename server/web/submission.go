@@ -211,7 +211,7 @@ func (p *submissionPage) fillCode(sub *backend.Submission, board *store.Board) {
 	if !sub.ShowCode {
 		p.NoCode = "Only its author sees it."
 		if board != nil && board.ShowCode == store.CodeAfter {
-			p.NoCode = "Whoever is logged in sees it once the board has ended."
+			p.NoCode = "Users who are logged in see it once the board has ended."
 		}
 		return
 	}

@@ -146,8 +146,8 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	return http.StatusNoContent, nil
 }
 
-// sender checks who sent an event, as far as its header tells, and returns the check
-// of the body. The webhook sends either the token itself or a signature over timestamp
+// sender checks the sender of an event by its headers, and returns a function that checks
+// the body. The webhook sends either the token itself or a signature over timestamp
 // and raw body, as it was set up. The timestamp is not held against a clock: events may
 // be queued for hours, and a replay is harmless.
 func (h *Handler) sender(header http.Header) (genuine func(body []byte) error, err error) {
