@@ -96,7 +96,7 @@ func TestSubmission(t *testing.T) {
 	lacks(t, "a submission that is done", own, "http-equiv", "data-events", "/cancel")
 
 	foreign := w.get(alice, submissionPath(w.others))
-	has(t, "somebody else's submission", foreign, "Ranks on", "11.103", "Whoever is logged in sees it once the board has ended")
+	has(t, "somebody else's submission", foreign, "Ranks on", "11.103", "Users who are logged in see it once the board has ended")
 	lacks(t, "somebody else's submission", foreign, "canary_code_of_bob", "Run again", "benchmark.1", "/log")
 	has(t, "an admin's view of it", w.get(boss, submissionPath(w.others)), "canary_code_of_bob", "Mark as hacked", "Verify")
 	has(t, "the log", w.get(alice, submissionPath(w.right)+"/log"), "+++ Evaluating matmul")
