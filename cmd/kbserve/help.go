@@ -238,7 +238,10 @@ wants a server that runs on the same database, and agents for the GPU type.`,
 		Text: `runs a competition on a virtual clock, with the queue and the rate limiter that
 serve has, and no database or network. It prints how long runs wait, how busy
 the GPUs are, what the busiest hour needs of Buildkite's limits, and what would
-have to change so that nothing holds runs back.`,
+have to change so that nothing holds runs back.
+
+With --board, the submissions are those of a board, and the flags from --users
+to --spread except --gpu do not count. Only then it reads the database.`,
 		Example: "kbserve simulate --users 1000 --gpu H100=40 --hours 24 --rush 8",
 	},
 })

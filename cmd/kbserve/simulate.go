@@ -15,9 +15,12 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/reconciler"
 	"github.com/gpu-mode/kbgen/server/simulate"
+	"github.com/gpu-mode/kbgen/store"
 )
 
 type simulateCmd struct {
+	place       `embed:""`
+	Board       string        `placeholder:"NAME" help:"take times, users, GPU types and durations from this board's history in the database"`
 	Users       int           `default:"1000" placeholder:"N" help:"users who submit"`
 	GPU         []string      `name:"gpu" sep:"none" required:"" placeholder:"NAME=N" help:"a GPU type and how many there are; may be repeated"`
 	Hours       int           `default:"24" placeholder:"N" help:"how long users submit"`
@@ -32,7 +35,7 @@ type simulateCmd struct {
 	JSON        bool          `name:"json" help:"print JSON"`
 }
 
-func (c *simulateCmd) Run(_ context.Context, env *cli.Env) error {
+func (c *simulateCmd) Run(ctx context.Context, env *cli.Env) error {
 	o := simulate.Options{Users: c.Users, Hours: float64(c.Hours), Rush: c.Rush, Submissions: c.Submissions, Ranked: c.Ranked, Evaluation: c.Evaluation, Spread: c.Spread,
 		Failures: c.Failures, Large: c.Large, Limit: reconciler.DefaultLimit, Creating: reconciler.MaxCreating}
 	for _, one := range c.GPU {
@@ -43,6 +46,11 @@ func (c *simulateCmd) Run(_ context.Context, env *cli.Env) error {
 		}
 		o.GPUs = append(o.GPUs, simulate.GPUs{Name: text.Line(name, 40), Number: n})
 	}
+	if c.Board != "" {
+		if err := c.with(ctx, func(s *store.Store) error { return replay(ctx, s, c.Board, &o) }); err != nil {
+			return err
+		}
+	}
 	r, err := simulate.Run(o, rand.New(rand.NewPCG(c.Seed, 0)))
 	if err != nil {
 		return &cli.UsageError{Err: err}
@@ -51,6 +59,24 @@ func (c *simulateCmd) Run(_ context.Context, env *cli.Env) error {
 		return cli.PrintJSON(env.Stdout, r)
 	}
 	return printSimulation(env.Stdout, r)
+}
+
+// replay has the simulation repeat what was submitted to a board.
+func replay(ctx context.Context, s *store.Store, board string, o *simulate.Options) error {
+	all, err := s.Evaluated(ctx, board)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("board %s: nothing was evaluated yet", text.Quote(board))
+	}
+	users := map[string]bool{}
+	for _, e := range all {
+		users[e.UserID] = true
+		o.Arrivals = append(o.Arrivals, simulate.Arrival{At: e.Time.Sub(all[0].Time), User: e.UserID, GPU: e.GPU, Ranked: e.Ranked, Took: e.Took})
+	}
+	o.Users, o.Hours = len(users), max(o.Arrivals[len(all)-1].At.Hours(), 1)
+	return nil
 }
 
 // printSimulation prints a report for people.

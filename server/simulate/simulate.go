@@ -73,8 +73,10 @@ func (o Options) Validate() error {
 		return fmt.Errorf("users: got %d, want at least 1", o.Users)
 	case len(o.GPUs) == 0:
 		return fmt.Errorf("no GPUs: want at least one type, as H100=8")
-	case !(o.Hours > 0 && o.Hours <= 1000):
-		return fmt.Errorf("hours: got %g, want more than 0 and at most 1000", o.Hours)
+	case !(o.Hours > 0 && o.Hours <= 10_000):
+		return fmt.Errorf("hours: got %g, want more than 0 and at most 10000", o.Hours)
+	case len(o.Arrivals) > maxSubmissions:
+		return fmt.Errorf("submissions: got %d, want at most %d", len(o.Arrivals), maxSubmissions)
 	case len(o.Arrivals) > 0: // the rest draws them
 	case !(o.Rush >= 1 && o.Rush <= 1000):
 		return fmt.Errorf("rush: got %g, want 1 to 1000", o.Rush)
