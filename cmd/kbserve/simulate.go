@@ -51,9 +51,12 @@ func (c *simulateCmd) Run(ctx context.Context, env *cli.Env) error {
 			return err
 		}
 	}
-	r, err := simulate.Run(o, rand.New(rand.NewPCG(c.Seed, 0)))
-	if err != nil {
+	if err := o.Validate(); err != nil {
 		return &cli.UsageError{Err: err}
+	}
+	r, err := simulate.Run(ctx, o, rand.New(rand.NewPCG(c.Seed, 0)))
+	if err != nil {
+		return err
 	}
 	if c.JSON {
 		return cli.PrintJSON(env.Stdout, r)

@@ -31,7 +31,7 @@ func TestSlowSimulationAgreesWithTheStandIn(t *testing.T) {
 	}
 	slices.SortFunc(arrivals, func(a, b simulate.Arrival) int { return int(a.At - b.At) })
 	const moment = 10 * time.Millisecond
-	predicted, err := simulate.Run(simulate.Options{Users: users, GPUs: []simulate.GPUs{{Name: "H100", Number: agents}}, Hours: hours, Arrivals: arrivals, Limit: DefaultLimit, Creating: MaxCreating,
+	predicted, err := simulate.Run(t.Context(), simulate.Options{Users: users, GPUs: []simulate.GPUs{{Name: "H100", Number: agents}}, Hours: hours, Arrivals: arrivals, Limit: DefaultLimit, Creating: MaxCreating,
 		Delays: simulate.Delays{Answer: moment, Setup: moment, Agent: 2 * moment, Event: moment, Claim: 2 * moment}}, random)
 	if err != nil {
 		t.Fatal(err)

@@ -261,7 +261,6 @@ func (w *watch) plan(s *simulation) {
 // poll asks about all builds once.
 func (w *watch) poll(s *simulation) {
 	w.polling, w.hinted = true, false
-	s.log.polls++
 	if len(w.runs) == 1 {
 		s.rest.send(usePoll, func() { w.end(s, s.now-s.o.Delays.Answer) })
 		return

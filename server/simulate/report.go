@@ -82,13 +82,12 @@ type ledger struct {
 	longest int // the most that waited
 	working int // the most that were worked on
 	limited time.Duration
-	polls   int
 	listed  int // builds in all lists
 }
 
 type hour struct {
-	submissions, planned, builds, calls, transactions, recorded int
-	work, restWait                                              time.Duration
+	submissions, planned, builds, calls, transactions int
+	work, restWait                                    time.Duration
 }
 
 func (l *ledger) hour(now time.Duration) *hour {

@@ -11,6 +11,7 @@ package simulate
 
 import (
 	"container/heap"
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -117,13 +118,14 @@ func (o Options) Validate() error {
 }
 
 // Run simulates a competition until everything that was submitted is evaluated. The
-// same options and random numbers give the same report.
-func Run(o Options, random Random) (*Report, error) {
+// same options and random numbers give the same report. With thousands of runs in the
+// queue it takes minutes; it ends early, with ctx's error, when ctx does.
+func Run(ctx context.Context, o Options, random Random) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	o.Delays = o.Delays.orDefault()
-	return newSimulation(o).run(arrivals(o, random)), nil
+	return newSimulation(o).run(ctx, arrivals(o, random))
 }
 
 // start is when simulations begin. Any moment would do.
@@ -149,8 +151,8 @@ type simulation struct {
 	watch  watch
 	agents []pool // by GPU type
 
-	left int // submissions that are not done
-	log  ledger
+	undone int // submissions
+	log    ledger
 }
 
 type beginning struct {
@@ -170,18 +172,21 @@ func newSimulation(o Options) *simulation {
 }
 
 // run takes the submissions in the order of their arrival.
-func (s *simulation) run(submissions []*submission) *Report {
-	s.left = len(submissions)
+func (s *simulation) run(ctx context.Context, submissions []*submission) (*Report, error) {
+	s.undone = len(submissions)
 	for _, sub := range submissions {
 		s.at(sub.at, func() { s.submit(sub) })
 	}
 	s.at(0, s.listAgents)
-	for s.left > 0 {
+	for n := 0; s.undone > 0; n++ {
+		if n%1000 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		e := heap.Pop(&s.events).(event)
 		s.now = e.at
 		e.do()
 	}
-	return s.report(submissions)
+	return s.report(submissions), nil
 }
 
 // at has do done at a time, which is not before now.
@@ -308,12 +313,11 @@ func (s *simulation) fetch(r *run, more []use) {
 	h := s.log.hour(s.now)
 	// Creating, Built and Record, and the renewals of its lease.
 	h.transactions += 3 + int((s.now-r.claimed)/s.o.Delays.Renew)
-	h.recorded++
 	s.working--
 	s.places[r.gpu]++
 	if r.of.open--; r.of.open == 0 {
 		r.of.done = s.now
-		s.left--
+		s.undone--
 	}
 	s.claim()
 }

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -23,7 +25,7 @@ func options(change func(*Options)) Options {
 
 func simulated(t *testing.T, o Options, seed uint64) *Report {
 	t.Helper()
-	r, err := Run(o, rand.New(rand.NewPCG(seed, 0)))
+	r, err := Run(t.Context(), o, rand.New(rand.NewPCG(seed, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +113,16 @@ func TestOptionsAreChecked(t *testing.T) {
 		"failures":  func(o *Options) { o.Failures = math.NaN() },
 		"missing":   func(o *Options) { o.Arrivals = []Arrival{{GPU: "A100"}} },
 	} {
-		if _, err := Run(options(change), nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Run(t.Context(), options(change), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := Run(ctx, options(nil), rand.New(rand.NewPCG(1, 0))); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
