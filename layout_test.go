@@ -86,7 +86,7 @@ var notHere = map[string][]string{
 }
 
 // pure are the parts that touch no environment, file, clock or network.
-var pure = []string{"generator", "pipelines", "verdict", "store/ranking", "store/queue", "secrets", "node/plan", "node/cpulist", "node/limits", "runner/plan", "runner/judge", "runner/explain", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token", "schema/validation"}
+var pure = []string{"generator", "pipelines", "verdict", "store/ranking", "store/queue", "launcher/pace", "server/simulate", "secrets", "node/plan", "node/cpulist", "node/limits", "runner/plan", "runner/judge", "runner/explain", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token", "schema/validation"}
 
 type pkg struct {
 	ImportPath string

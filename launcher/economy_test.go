@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gpu-mode/kbgen/launcher/pace"
 )
 
 // A lone submission costs at most five calls: what is known of its kind says
@@ -83,7 +85,7 @@ func TestManySubmissionsWithinTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		const submissions, perHour, run = 400, 4000, 40 * time.Second
 		f.onCreate = withInline(endsAfter(time.Second/2, run))
-		rejected := f.limited(defaultLimit)
+		rejected := f.limited(pace.DefaultLimit)
 		c := f.client()
 		var mu sync.Mutex
 		var late []time.Duration

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gpu-mode/kbgen/launcher/pace"
 )
 
 // A kind is a set of builds that take about as long as each other.
@@ -109,7 +111,6 @@ func likelyEnds(samples []sample, asked, started time.Duration) []time.Duration 
 
 const (
 	hintPause   = 2 * time.Second // at least, between two questions about one build because of hints
-	hintedSweep = time.Minute     // between two questions about a build whose end a hint is to tell
 	hintsKept   = 16              // ended builds that are remembered
 	hintsEnough = 5               // of them, to wait for hints
 )
@@ -157,7 +158,7 @@ func (h *hints) due(hintedAt, last, at time.Time) time.Time {
 	case !hintedAt.IsZero():
 		return hintedAt
 	case h.trusted():
-		if sweep := last.Add(hintedSweep); sweep.After(at) {
+		if sweep := last.Add(pace.HintedSweep); sweep.After(at) {
 			return sweep
 		}
 	}

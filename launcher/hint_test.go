@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gpu-mode/kbgen/launcher/pace"
 )
 
 // hinted makes every build of the fake end after run, and a hint come for it
@@ -62,7 +64,7 @@ func TestHintsTakeThePlaceOfPolls(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake) {
-				rejected := f.limited(defaultLimit)
+				rejected := f.limited(pace.DefaultLimit)
 				c := f.client()
 				hinted(f, c, tt.run, tt.delay, tt.lost)
 				late := collects(t, c, tt.submissions, time.Hour/tt.perHour, tt.run)

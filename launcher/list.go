@@ -13,11 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/launcher/pace"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 const (
-	perPage      = 100
+	perPage      = pace.PageSize
 	leastPerPage = 5
 	maxPages     = 50
 )

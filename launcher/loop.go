@@ -3,6 +3,8 @@ package launcher
 import (
 	"context"
 	"time"
+
+	"github.com/gpu-mode/kbgen/launcher/pace"
 )
 
 // add begins to watch a build; remove must follow. The loop runs for as long
@@ -103,6 +105,5 @@ func (w *watcher) due(last time.Time) (time.Time, bool) {
 // spacing is the least time between two polls: a result that many share the
 // finding of may wait a little. It grows where the limit is small.
 func (w *watcher) spacing(runs int) time.Duration {
-	d := min(max(time.Duration(runs)*perRun, leastSpacing), mostSpacing)
-	return time.Duration(float64(d) * w.c.quota.scale())
+	return time.Duration(float64(pace.Spacing(runs)) * w.c.quota.scale())
 }

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/gpu-mode/kbgen/launcher/pace"
 )
 
 // poll asks once.
@@ -82,8 +84,7 @@ func (w *watcher) recall(ctx context.Context, r *run) error {
 // many asks about several runs at once.
 func (w *watcher) many(ctx context.Context, runs []*run) error {
 	w.mu.Lock()
-	every := min(max(time.Duration(len(runs))*time.Second, leastOpen), mostOpen)
-	open := time.Since(w.opened) >= time.Duration(float64(every)*w.c.quota.scale())
+	open := time.Since(w.opened) >= time.Duration(float64(pace.OpenEvery(len(runs)))*w.c.quota.scale())
 	w.mu.Unlock()
 	seen := map[int]bool{}
 	if open {
@@ -144,10 +145,6 @@ func (w *watcher) list(ctx context.Context, seen map[int]bool, jobs bool, q url.
 	return nil
 }
 
-// overlap is how far two lists of ended builds overlap: builds may show in
-// listings in another order than they ended.
-const overlap = 30 * time.Second
-
 // clockMargin is for a clock here that runs behind Buildkite's.
 const clockMargin = 2 * time.Minute
 
@@ -163,7 +160,7 @@ func (w *watcher) from(runs []*run) time.Time {
 		if at.IsZero() {
 			at = r.created.Add(-clockMargin)
 		}
-		if last := w.ended.Add(-overlap); r.covered && last.After(at) {
+		if last := w.ended.Add(-pace.Overlap); r.covered && last.After(at) {
 			at = last
 		}
 		if i == 0 || at.Before(first) {

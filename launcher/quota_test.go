@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpu-mode/kbgen/launcher/pace"
 )
 
 // headers are those of an answer.
@@ -25,11 +27,11 @@ func headers(limit, remaining, reset int) http.Header {
 // may be spent is spent evenly.
 func TestQuotaSpendsEvenly(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []int{defaultLimit, 50, 4000} {
+	for _, limit := range []int{pace.DefaultLimit, 50, 4000} {
 		synctest.Test(t, func(t *testing.T) {
 			q := newQuota(time.Now)
-			if limit != defaultLimit {
-				q.flight++
+			if limit != pace.DefaultLimit {
+				q.bucket.Spend(q.now())
 				q.answered(headers(limit, limit-1, 60))
 			}
 			start := time.Now()
@@ -53,7 +55,7 @@ func TestQuotaSpendsEvenly(t *testing.T) {
 				t.Errorf("limit %d: got %d to %d requests in a minute, want up to the limit and at least two thirds of it", limit, least, most)
 			}
 			for i := limit / 2; i+1 < len(at); i++ {
-				if gap := at[i+1] - at[i]; gap > 2*quotaWindow/time.Duration(limit) {
+				if gap := at[i+1] - at[i]; gap > 2*pace.Window/time.Duration(limit) {
 					t.Errorf("limit %d: a gap of %s, want requests spread over the minute", limit, gap)
 					break
 				}
@@ -83,8 +85,8 @@ func TestCreatesGoBeforeFetchesBeforePolls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuota(time.Now)
-		for q.tokens >= 1 {
-			q.spend(time.Now())
+		for q.bucket.Wait(time.Now()) == 0 {
+			q.bucket.Spend(time.Now())
 		}
 		var mu sync.Mutex
 		var order []string
@@ -188,7 +190,7 @@ func TestNothingIsSentWhenOthersUsedAllUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuota(time.Now)
-		q.flight++
+		q.bucket.Spend(q.now())
 		q.answered(headers(200, 0, 20))
 		start := time.Now()
 		if err := q.admit(t.Context(), useCreate); err != nil || time.Since(start) != 20*time.Second {
@@ -202,8 +204,8 @@ func TestCancellingDoesNotWaitForTheQuota(t *testing.T) {
 	f := newFake(t)
 	f.builds = []*fakeBuild{{number: 1, state: "running"}}
 	c := f.client()
-	for c.quota.tokens >= 1 {
-		c.quota.spend(time.Now())
+	for c.quota.bucket.Wait(time.Now()) == 0 {
+		c.quota.bucket.Spend(time.Now())
 	}
 	c.pause = func(context.Context, time.Duration) error { return errors.New("waited") }
 	if err := c.Cancel(t.Context(), 1); err != nil || f.builds[0].state != "canceled" {

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/gpu-mode/kbgen/launcher/pace"
 )
 
 const (
@@ -158,19 +160,19 @@ func readRateLimit(resp *http.Response) *RateLimitError {
 	if json.Unmarshal(data, &body) != nil {
 		body.Scope, body.Reset = "", nil
 	}
-	e := &RateLimitError{Scope: body.Scope, Limit: body.Limit, Current: body.Current, Reset: quotaWindow}
+	e := &RateLimitError{Scope: body.Scope, Limit: body.Limit, Current: body.Current, Reset: pace.Window}
 	org, user := readFamily(resp.Header, orgHeaders), readFamily(resp.Header, userHeaders)
 	switch {
 	case body.Reset != nil && *body.Reset >= 0:
 		e.Reset = min(time.Duration(min(*body.Reset, 1<<20))*time.Second, maxRetryAfter)
-	case body.Scope == "rest_user" && user.ok:
-		e.Reset = user.reset
-	case body.Scope == "rest" && org.ok:
-		e.Reset = org.reset
-	case user.ok && user.remaining <= 0:
-		e.Reset = user.reset
-	case org.ok && org.remaining <= 0:
-		e.Reset = org.reset
+	case body.Scope == "rest_user" && user.Known:
+		e.Reset = user.Reset
+	case body.Scope == "rest" && org.Known:
+		e.Reset = org.Reset
+	case user.Known && user.Remaining <= 0:
+		e.Reset = user.Reset
+	case org.Known && org.Remaining <= 0:
+		e.Reset = org.Reset
 	}
 	if after := retryAfter(resp.Header, time.Now()); after > e.Reset {
 		e.Reset, e.ordered = after, true

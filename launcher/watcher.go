@@ -53,13 +53,6 @@ type run struct {
 const (
 	firstAbsence = 5 * time.Second // a build may take this long to show in listings
 	maxHold      = 30 * time.Second
-
-	leastSpacing = 500 * time.Millisecond
-	mostSpacing  = 8 * time.Second
-	perRun       = 200 * time.Millisecond // of spacing
-
-	leastOpen = 5 * time.Second // between two lists of the open builds
-	mostOpen  = time.Minute
 )
 
 func newWatcher(c *Client) *watcher {

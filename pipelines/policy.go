@@ -104,6 +104,13 @@ func Priority(mode string) (int, bool) {
 	return 0, false
 }
 
+// Precedence returns the place of a mode in kbserve's queue. It follows [Priority], but
+// there the smaller number goes first, and what goes first has 0.
+func Precedence(mode string) int {
+	p, _ := Priority(mode)
+	return modes[0].priority - p
+}
+
 // sources lists what makes builds that nobody waits for, and by how much their
 // jobs yield to those of submissions on the same queue.
 var sources = []struct {

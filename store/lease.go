@@ -93,7 +93,7 @@ func (s *Store) FreeAfterClockJump(ctx context.Context, ahead time.Duration) (n 
 const claimLock = 0x6b62736572766501 // of those who claim, among PostgreSQL's advisory locks
 
 // next chooses among the runs that wait.
-func (t *tx) next(n int, room map[string]int, now time.Time) (chosen []PlannedRun) {
+func (t *tx) next(n int, room map[string]int, now time.Time) []PlannedRun {
 	left := maps.Clone(room)
 	var gpu string
 	var under int
@@ -107,19 +107,7 @@ func (t *tx) next(n int, room map[string]int, now time.Time) (chosen []PlannedRu
 		return nil
 	}
 	t.exec(`DELETE FROM own.begun_run WHERE begun_at <= $1`, now.Add(-queue.ShareWindow))
-	for _, p := range inTurn(waiting, t.begun(now)) {
-		if len(chosen) == n {
-			break
-		}
-		if room != nil {
-			if left[p.GPU] <= 0 {
-				continue
-			}
-			left[p.GPU]--
-		}
-		chosen = append(chosen, p)
-	}
-	return chosen
+	return queue.Take(waiting, n, left, queued, t.begun(now))
 }
 
 // waiting reads the runs that wait on GPU types with places left, nil being all. Of one
@@ -196,11 +184,9 @@ func (t *tx) held(p PlannedRun, set string, args ...any) {
 	}
 }
 
-// inTurn returns runs that wait in the order in which they are to start.
-func inTurn(waiting []PlannedRun, begun map[queue.Share]int) []PlannedRun {
-	return queue.Order(waiting, func(p PlannedRun) queue.Run {
-		return queue.Run{Share: queue.Share{User: p.UserID, GPU: p.GPU}, ID: p.RunID, Priority: p.Priority, Created: p.Created}
-	}, begun)
+// queued describes a planned run to the queue.
+func queued(p PlannedRun) queue.Run {
+	return queue.Run{Share: queue.Share{User: p.UserID, GPU: p.GPU}, ID: p.RunID, Priority: p.Priority, Created: p.Created}
 }
 
 // plannedRuns reads planned runs, p; which is what stands behind the tables.
@@ -217,7 +203,7 @@ func (t *tx) plannedRuns(which string, args ...any) (runs []PlannedRun) {
 func (s *Store) Line(ctx context.Context) (line []PlannedRun, err error) {
 	err = s.snapshot(ctx, "reading the line", func(t *tx) {
 		line = t.plannedRuns(`WHERE p.state IN ('creating', 'running') ORDER BY p.started_at, p.run_id`)
-		line = append(line, inTurn(t.plannedRuns(`WHERE p.state = 'planned'`), t.begun(s.now()))...)
+		line = append(line, queue.Order(t.plannedRuns(`WHERE p.state = 'planned'`), queued, t.begun(s.now()))...)
 	})
 	return line, err
 }

@@ -17,6 +17,7 @@ usage:
   kbserve submission list | show | delete | verify | accept | reject | hacked
                      | unhack
   kbserve about | accepting | stats | doctor | selftest
+  kbserve simulate             how long users would wait, and what is too small
   kbserve completion SHELL     for bash, zsh or fish
   kbserve man                  all help pages, for man(1)
   kbserve COMMAND --help | kbserve --version
@@ -255,5 +256,16 @@ its own, a user and an invite; then the server, the build and the evaluation of
 an example; then it looks at the rows that must be there, and at the rank. It
 wants a server that runs on the same database, and agents for the GPU type.`,
 		Example: "kbserve selftest --gpu H100_BK --cleanup",
+	},
+	"simulate": {
+		Usage: "kbserve simulate --gpu NAME=N [--gpu NAME=N ...] [flag ...]",
+		Text: `runs a competition on a virtual clock, with the queue and the rate limiter that
+serve has, and no database or network. It prints how long runs wait, how busy
+the GPUs are, what the busiest hour needs of Buildkite's limits, and what would
+have to change so that nothing holds runs back.
+
+With --board, the submissions are those of a board, and the flags from --users
+to --spread except --gpu do not count. Only then it reads the database.`,
+		Example: "kbserve simulate --users 1000 --gpu H100=40 --hours 24 --rush 8",
 	},
 })

@@ -38,6 +38,7 @@ type grammar struct {
 	Stats      statsCmd      `cmd:""`
 	Doctor     doctorCmd     `cmd:""`
 	Selftest   selftestCmd   `cmd:""`
+	Simulate   simulateCmd   `cmd:""`
 }
 
 func program() cli.Program {

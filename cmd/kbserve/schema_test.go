@@ -7,6 +7,7 @@ import (
 	"github.com/gpu-mode/kbgen/internal/schematest"
 	"github.com/gpu-mode/kbgen/server/diagnosis"
 	"github.com/gpu-mode/kbgen/server/listing"
+	"github.com/gpu-mode/kbgen/server/simulate"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -22,6 +23,7 @@ func TestPublishedSchemas(t *testing.T) {
 		{Name: "submission-record", Title: "kbserve submission show --json: one submission and its runs", Type: reflect.TypeFor[listing.Details]()},
 		{Name: "stats", Title: "kbserve stats --json: numbers of all boards", Type: reflect.TypeFor[store.Stats]()},
 		{Name: "diagnosis", Title: "kbserve doctor --json: what is stuck or wrong, and what to do", Type: reflect.TypeFor[diagnosis.Diagnosis]()},
+		{Name: "simulation", Title: "kbserve simulate --json: waiting times, use and limits of a simulated competition", Type: reflect.TypeFor[simulate.Report]()},
 	} {
 		schematest.CheckFilled(t, d, *update, nil)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/queue"
@@ -46,7 +47,7 @@ func (a *Admin) Verify(ctx context.Context, id int64, gpu string) error {
 			return err
 		}
 	}
-	if err := a.Plan(ctx, id, gpu, priority(schema.ModeLeaderboard)); err != nil {
+	if err := a.Plan(ctx, id, gpu, pipelines.Precedence(schema.ModeLeaderboard)); err != nil {
 		return err
 	}
 	a.b.o.Queue.Wake()

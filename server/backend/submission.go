@@ -327,7 +327,7 @@ func (b *Backend) accept(ctx context.Context, in store.Submission) (*store.Accep
 		in.Time = time.Now()
 	}
 	in.Check = b.o.Check
-	in.Priority = priority(in.Mode)
+	in.Priority = pipelines.Precedence(in.Mode)
 	if in.NoLimits {
 		in.Priority = urgent
 	}
@@ -344,14 +344,6 @@ func (b *Backend) accept(ctx context.Context, in store.Submission) (*store.Accep
 
 // urgent goes before what everybody else has handed in: an admin's own.
 const urgent = -1
-
-// priority orders planned runs as Buildkite orders their jobs. There the higher
-// number goes first, in the store the smaller one, and what goes first usually has 0.
-func priority(mode string) int {
-	first, _ := pipelines.Priority(schema.ModeTest)
-	p, _ := pipelines.Priority(mode)
-	return first - p
-}
 
 // open refuses while an admin has stopped submissions, but for admins.
 func (b *Backend) open(ctx context.Context, v Viewer) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/queue"
 )
 
 var _ backend.Queue = (*Reconciler)(nil)
@@ -317,11 +318,11 @@ func (r *Reconciler) room(ctx context.Context) map[string]int {
 	return room
 }
 
-// places is how many builds a queue may have: a few more than there are machines, so
-// that none waits for the next.
-func (r *Reconciler) places(queue string) int {
-	if s, known := r.machines.serving(queue); known {
-		return s.Agents + max(2, s.Agents/2)
+// places returns how many builds a queue may have: [queue.Places] of its agents, or
+// Room if their number is not known.
+func (r *Reconciler) places(name string) int {
+	if s, known := r.machines.serving(name); known {
+		return queue.Places(s.Agents)
 	}
 	return r.o.Room
 }

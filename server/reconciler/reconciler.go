@@ -40,7 +40,7 @@ type Options struct {
 	Sweep        time.Duration // between two looks for such runs; a third of Lease
 	QueueTimeout time.Duration // that a build may wait for a machine; 6 h
 	RunTimeout   time.Duration // that it may take on one; 1 h
-	Limit        int           // runs worked on at once; 400
+	Limit        int           // runs worked on at once; [DefaultLimit]
 
 	// Room is how many builds of a GPU type may be under way where the number of
 	// its machines is not known; 8. Where it is known, it is somewhat more than
@@ -51,6 +51,16 @@ type Options struct {
 	Log     *slog.Logger
 	Observe func(Event) // is told of what happened; must not block
 }
+
+const (
+	// DefaultLimit is how many runs one process works on at once.
+	DefaultLimit = 1000
+
+	// MaxCreating is how many of them may have no build yet. When the rate limit of
+	// the REST API holds builds back, runs then wait in the store's queue, where users
+	// take turns, and not in the launcher, which knows no turns.
+	MaxCreating = 64
+)
 
 // An Event is something that happened to a run.
 type Event struct {
@@ -92,7 +102,7 @@ func New(o Options) *Reconciler {
 	o.Sweep = cmp.Or(max(o.Sweep, 0), o.Lease/3)
 	o.QueueTimeout = cmp.Or(max(o.QueueTimeout, 0), 6*time.Hour)
 	o.RunTimeout = cmp.Or(max(o.RunTimeout, 0), time.Hour)
-	o.Limit = cmp.Or(max(o.Limit, 0), 400)
+	o.Limit = cmp.Or(max(o.Limit, 0), DefaultLimit)
 	o.Room = cmp.Or(max(o.Room, 0), 8)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Observe == nil {
@@ -202,7 +212,7 @@ const claimSize = 32
 // more to claim.
 func (r *Reconciler) take(ctx context.Context, working *sync.WaitGroup) bool {
 	r.mu.Lock()
-	free := min(r.o.Limit-len(r.working), claimSize)
+	free := min(r.o.Limit-len(r.working), MaxCreating-r.creating(), claimSize)
 	r.mu.Unlock()
 	if free <= 0 || ctx.Err() != nil {
 		return false
@@ -233,6 +243,16 @@ func (r *Reconciler) take(ctx context.Context, working *sync.WaitGroup) bool {
 		})
 	}
 	return len(claimed) == free
+}
+
+// creating counts the runs that have no build yet. r.mu is held.
+func (r *Reconciler) creating() (n int) {
+	for _, w := range r.working {
+		if w.build.Load() == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Working is how many runs this process works on.

@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -406,5 +407,50 @@ func TestStopWaitsForWhatIsDropped(t *testing.T) {
 	r.Dropped(long)
 	if b := r.builds()[0]; b.State != "canceled" && b.State != "canceling" {
 		t.Errorf("its build is %s", b.State)
+	}
+}
+
+// While Buildkite makes no builds, runs beyond MaxCreating stay in the store's queue,
+// where users take turns. As builds are made, the next runs are claimed.
+func TestFewRunsAreClaimedWithoutABuild(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), func(o *Options) { o.Room = 1000 })
+	goOn := make(chan struct{})
+	asked := make(chan struct{}, 1000)
+	r.api.before(func(q *http.Request) {
+		if q.Method == http.MethodPost {
+			asked <- struct{}{}
+			<-goOn
+		}
+	})
+	r.api.set(func(q *http.Request) (int, string) {
+		if strings.HasSuffix(q.URL.Path, "/agents") {
+			return http.StatusForbidden, `{"message": "no"}` // so that Room counts
+		}
+		return 0, ""
+	})
+	const runs = MaxCreating + 3
+	for i := range runs {
+		r.submit(fmt.Sprint(i + 1))
+	}
+	r.run()
+	for range 20 { // of those that the quota lets through at once
+		<-asked
+	}
+	for deadline := time.Now().Add(patience); r.Working() < MaxCreating && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.Wake()
+	time.Sleep(2 * r.o.Sweep)
+	if n := r.Working(); n != MaxCreating {
+		t.Errorf("%d runs are claimed and have no build, want %d", n, MaxCreating)
+	}
+	close(goOn)
+	for range MaxCreating/2 + 3 { // the quota's burst lets these through
+		r.await(Created)
+	}
+	for deadline := time.Now().Add(patience); r.Working() < runs; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d runs are claimed after some have builds, want %d", r.Working(), runs)
+		}
 	}
 }

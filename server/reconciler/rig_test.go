@@ -88,8 +88,15 @@ func (a *api) wrap(next http.Handler) http.Handler {
 
 func newRig(t *testing.T, s *store.Store, change func(*Options)) *rig {
 	t.Helper()
+	return newRigOver(t, s, local.Options{}, change)
+}
+
+// newRigOver is newRig with options of the stand-in.
+func newRigOver(t *testing.T, s *store.Store, over local.Options, change func(*Options)) *rig {
+	t.Helper()
+	over.Dir = t.TempDir()
 	servertest.Save(t, s, servertest.Board("sort"))
-	standIn := localtest.Start(t, local.Options{Dir: t.TempDir()})
+	standIn := localtest.Start(t, over)
 	if _, err := standIn.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: steps, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +204,7 @@ func (r *rig) machines(n int, result func(run, gpu, queue, mode string) *schema.
 	})
 	for range n {
 		group.Go(func() {
-			if err := evaluator(ctx, r.standIn.Engine, result); err != nil {
+			if err := evaluator(ctx, r.standIn.Engine, result, func() {}); err != nil {
 				r.t.Error(err)
 			}
 		})
@@ -210,8 +217,8 @@ func passed(run, gpu, queue, mode string) *schema.Result {
 	return res
 }
 
-// evaluator is one agent that evaluates nothing.
-func evaluator(ctx context.Context, e *engine.Engine, result func(run, gpu, queue, mode string) *schema.Result) error {
+// evaluator is one agent that evaluates nothing. It calls ended after each job.
+func evaluator(ctx context.Context, e *engine.Engine, result func(run, gpu, queue, mode string) *schema.Result, ended func()) error {
 	a, _, err := e.Register(engine.AgentInfo{Name: "machine", Tags: []string{"queue=h100"}})
 	if err == nil {
 		err = e.Connect(a.ID)
@@ -247,6 +254,7 @@ func evaluator(ctx context.Context, e *engine.Engine, result func(run, gpu, queu
 			}
 		}
 		err = e.FinishJob(order.JobID, engine.Finish{})
+		ended()
 	}
 	return err
 }

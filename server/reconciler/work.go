@@ -202,6 +202,7 @@ func (w *work) create(ctx context.Context, s launcher.Submission) (*launcher.Run
 		return nil, end{err, w.r.pauseAfter(err)}
 	}
 	w.build.Store(int64(run.Build))
+	w.r.Wake() // one run fewer is without a build, see MaxCreating
 	// The work may end just now: the number is kept all the same, if it still may.
 	keeping, stop := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer stop()

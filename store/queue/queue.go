@@ -4,6 +4,7 @@ package queue
 import (
 	"cmp"
 	"container/heap"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -42,44 +43,80 @@ type Run struct {
 // alone. Of users with equally many, the smaller priority goes first, then the run
 // that waits longest; the same holds among one user's runs.
 func Order[T any](waiting []T, describe func(T) Run, begun map[Share]int) []T {
+	return slices.AppendSeq(make([]T, 0, len(waiting)), inTurn(waiting, describe, begun))
+}
+
+// Take returns at most n of the waiting runs: the first in their [Order] that have a
+// free place on their GPU type. places holds the number of free places of each GPU
+// type, and nil means that there is always one. Take changes places and begun.
+func Take[T any](waiting []T, n int, places map[string]int, describe func(T) Run, begun map[Share]int) []T {
+	var taken []T
+	if n <= 0 {
+		return nil
+	}
+	for v := range inTurn(waiting, describe, begun) {
+		if places != nil {
+			gpu := describe(v).GPU
+			if places[gpu] <= 0 {
+				continue
+			}
+			places[gpu]--
+		}
+		if taken = append(taken, v); len(taken) == n {
+			break
+		}
+	}
+	return taken
+}
+
+// Places returns how many builds of a GPU type may be under way if so many agents
+// serve it. There are more places than agents, so that no agent waits for its next
+// build while kbserve records a result. Builds beyond that wait in kbserve's queue,
+// because Buildkite does not know whose turn it is.
+func Places(agents int) int { return agents + max(2, agents/2) }
+
+// inTurn yields the runs in their [Order].
+func inTurn[T any](waiting []T, describe func(T) Run, begun map[Share]int) iter.Seq[T] {
 	type place struct {
 		Share
 		band int
 	}
-	users := map[place]*user[T]{}
-	var bands [3]turns[T]
-	for _, v := range waiting {
-		run := describe(v)
-		at := place{run.Share, band(run.Priority)}
-		u := users[at]
-		if u == nil {
-			u = &user[T]{share: run.Share}
-			users[at] = u
-			bands[at.band].users = append(bands[at.band].users, u)
+	return func(yield func(T) bool) {
+		users := map[place]*user[T]{}
+		var bands [3]turns[T]
+		for _, v := range waiting {
+			run := describe(v)
+			at := place{run.Share, band(run.Priority)}
+			u := users[at]
+			if u == nil {
+				u = &user[T]{share: run.Share}
+				users[at] = u
+				bands[at.band].users = append(bands[at.band].users, u)
+			}
+			u.runs = append(u.runs, item[T]{run, v})
 		}
-		u.runs = append(u.runs, item[T]{run, v})
-	}
-	order := make([]T, 0, len(waiting))
-	for i := range bands {
-		b := &bands[i]
-		b.begun = begun
-		for _, u := range b.users {
-			slices.SortFunc(u.runs, func(a, b item[T]) int { return compare(a.run, b.run) })
-		}
-		heap.Init(b)
-		for b.Len() > 0 {
-			u := b.users[0]
-			order = append(order, u.runs[0].value)
-			u.runs = u.runs[1:]
-			begun[u.share]++
-			if len(u.runs) == 0 {
-				heap.Pop(b)
-			} else {
-				heap.Fix(b, 0)
+		for i := range bands {
+			b := &bands[i]
+			b.begun = begun
+			for _, u := range b.users {
+				slices.SortFunc(u.runs, func(a, b item[T]) int { return compare(a.run, b.run) })
+			}
+			heap.Init(b)
+			for b.Len() > 0 {
+				u := b.users[0]
+				if !yield(u.runs[0].value) {
+					return
+				}
+				u.runs = u.runs[1:]
+				begun[u.share]++
+				if len(u.runs) == 0 {
+					heap.Pop(b)
+				} else {
+					heap.Fix(b, 0)
+				}
 			}
 		}
 	}
-	return order
 }
 
 // band is 0 for urgent work, 2 for bulk.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -98,5 +99,33 @@ func TestTurns(t *testing.T) {
 	want := []string{"urgent", "a-test", "a-more", "a-ranked", "b-ranked", "c-test", "bulk"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the order is %v, want %v", got, want)
+	}
+}
+
+// Take passes over runs whose GPU type has no free place, and stops after n.
+func TestTakeFillsThePlaces(t *testing.T) {
+	at := time.Now()
+	var waiting []Run
+	for i := range 6 {
+		waiting = append(waiting, Run{Share: Share{fmt.Sprint(i), []string{"H100", "B200"}[i%2]}, ID: fmt.Sprint(i), Created: at.Add(time.Duration(i))})
+	}
+	for _, c := range []struct {
+		n      int
+		places map[string]int
+		want   []string
+	}{
+		{4, map[string]int{"H100": 1, "B200": 2}, []string{"0", "1", "3"}},
+		{2, map[string]int{"H100": 9, "B200": 9}, []string{"0", "1"}},
+		{4, map[string]int{"B200": 9}, []string{"1", "3", "5"}},
+		{5, nil, []string{"0", "1", "2", "3", "4"}},
+		{0, nil, nil},
+	} {
+		var got []string
+		for _, r := range Take(waiting, c.n, maps.Clone(c.places), itself, map[Share]int{}) {
+			got = append(got, r.ID)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("Take(%d, %v) = %v, want %v", c.n, c.places, got, c.want)
+		}
 	}
 }
