@@ -81,8 +81,8 @@ func crashCampaign(t *testing.T, p crashPlan) {
 	}
 	s := c.start(t, dir, "http://"+addresses[0]+"/webhooks/buildkite", seed)
 	c.backendRig = newBackendRig(t, s, p.database)
-	for _, id := range []string{"11", "12", "13", "14", "15"} {
-		c.user(id)
+	for i := range c.userCount() {
+		c.user(fmt.Sprint(11 + i))
 	}
 	c.do("board", "create", "sort", filepath.Join(root, "examples", "sort_py"), "--deadline", "2100-01-01", "--gpu", "CPU_BK")
 	for _, address := range addresses {
@@ -92,6 +92,10 @@ func crashCampaign(t *testing.T, p crashPlan) {
 	c.look()
 	c.report(seed)
 }
+
+// userCount is how many users submit: so many that none reaches the bound on unfinished
+// runs.
+func (c *crasher) userCount() int { return max(5, c.submissions/5) }
 
 // start starts the stand-in with its agents and, with trouble, its faults.
 func (c *crasher) start(t *testing.T, dir, hook string, seed uint64) *local.Server {
@@ -131,7 +135,7 @@ func (c *crasher) run() {
 		killAt[1+c.random.IntN(c.submissions-1)] = true
 	}
 	for i := range c.submissions {
-		h := &handedIn{user: fmt.Sprint(11 + c.random.IntN(5)), mode: schema.ModeTest, public: schema.OutcomePassed, secret: schema.OutcomePassed, ns: 1000 + c.random.IntN(1_000_000)}
+		h := &handedIn{user: fmt.Sprint(11 + i%c.userCount()), mode: schema.ModeTest, public: schema.OutcomePassed, secret: schema.OutcomePassed, ns: 1000 + c.random.IntN(1_000_000)}
 		if c.random.IntN(2) == 0 {
 			h.mode = schema.ModeLeaderboard
 		}
