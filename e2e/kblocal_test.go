@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -55,38 +54,20 @@ func gone(t *testing.T, dir string) {
 	t.Errorf("left running: %q", left)
 }
 
-// A lockedBuffer may be read while a process writes to it.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // An up is a running `kblocal up`.
 type up struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	dir  string
 	vars map[string]string
-	log  *lockedBuffer
+	log  *testenv.Log
 	done chan struct{}
 }
 
 // startUp starts `kblocal up` and reads what it says to export.
 func startUp(t *testing.T, args ...string) *up {
 	t.Helper()
-	u := &up{t: t, dir: t.TempDir(), vars: map[string]string{}, log: &lockedBuffer{}, done: make(chan struct{})}
+	u := &up{t: t, dir: t.TempDir(), vars: map[string]string{}, log: &testenv.Log{}, done: make(chan struct{})}
 	u.cmd = exec.Command(filepath.Join(bin, "kblocal"), append([]string{"up", "--dir", u.dir}, args...)...)
 	u.cmd.Env = append(os.Environ(), "KBLOCAL_AGENT="+agent, "KBGEN_E2E_MARK="+u.dir)
 	u.cmd.Stderr = u.log

@@ -13,13 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
 // An agentProcess is one buildkite-agent, with one worker or several.
 type agentProcess struct {
 	cmd    *exec.Cmd
-	output *lockedBuffer
+	output *testenv.Log
 	exited chan struct{}
 }
 
@@ -39,7 +40,7 @@ func (w *rig) startAgent(binary string, args ...string) *agentProcess {
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	p := &agentProcess{output: &lockedBuffer{}, exited: make(chan struct{})}
+	p := &agentProcess{output: &testenv.Log{}, exited: make(chan struct{})}
 	p.cmd = exec.Command(binary, append([]string{
 		"start", "--config", config, "--endpoint", w.url + "/v3", "--name", "real-%spawn", "--no-color",
 		"--build-path", filepath.Join(dir, "b"), "--hooks-path", filepath.Join(dir, "h"),

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
@@ -338,7 +339,7 @@ func TestSteps(t *testing.T) {
 
 // TestNothingSecretIsLogged runs a job's life with a log at its chattiest.
 func TestNothingSecretIsLogged(t *testing.T) {
-	var out lockedBuffer
+	var out testenv.Log
 	w := newRig(t, Options{Logger: debugLogger(&out)})
 	path, token, agent := w.running(w.build(`steps: [{command: "true", env: {PRIVATE: hunter2}}]`))
 	w.want(200, "", token, "PUT", path+"/finish", `{"exit_status":"0"}`)

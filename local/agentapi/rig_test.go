@@ -1,7 +1,6 @@
 package agentapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -172,23 +171,6 @@ func (w *rig) running(b engine.Build) (path, token, agent string) {
 	token, _ = w.want(200, "bkaj_", agent, "PUT", path+"/accept", "").get("token").(string)
 	w.want(200, "", token, "PUT", path+"/start", `{"started_at":"2026-01-02T03:04:05.123456789Z"}`)
 	return path, token, agent
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func debugLogger(w io.Writer) *slog.Logger {

@@ -9,11 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/gpu-mode/kbgen/internal/popcorn"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/api"
 	"github.com/gpu-mode/kbgen/server/backend"
@@ -34,35 +34,17 @@ type rig struct {
 	s     *store.Store
 	q     *servertest.Queue
 	back  *backend.Backend
-	log   *log
+	log   *testenv.Log
 	cli   map[string]string // CLI ids by name
 	users map[string]string // user ids by name
 	woken chan bool         // gets a value when runs were planned
 	stop  chan struct{}     // closed: the server is about to stop
 }
 
-// A log may be written while it is read.
-type log struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
-
 func newRig(t testing.TB, s *store.Store, change func(*api.Options)) *rig {
 	t.Helper()
 	ctx := context.Background()
-	r := &rig{s: s, q: &servertest.Queue{Waits: map[int64]backend.Wait{}}, log: &log{}, cli: map[string]string{}, users: map[string]string{"ann": "7", "bob": "8", "eve": "9"}, woken: make(chan bool, 1000), stop: make(chan struct{})}
+	r := &rig{s: s, q: &servertest.Queue{Waits: map[int64]backend.Wait{}}, log: &testenv.Log{}, cli: map[string]string{}, users: map[string]string{"ann": "7", "bob": "8", "eve": "9"}, woken: make(chan bool, 1000), stop: make(chan struct{})}
 	r.q.OnWake = func() { r.woken <- true }
 	dark := servertest.Board("dark")
 	dark.Visibility = store.Closed

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/servertest"
 	"github.com/gpu-mode/kbgen/store"
@@ -30,24 +31,6 @@ const secret = "hush-hush"
 
 // patience bounds the waiting for what is sure to come.
 const patience = time.Minute
-
-// A log may be written while it is read.
-type log struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
 
 // start runs a hook until stop is called, or the test ends.
 func start(t *testing.T, o Options) (stop func()) {
@@ -105,7 +88,7 @@ func waitsToRun(p *store.Polled) bool {
 }
 
 // awaitLine waits until the log has some words.
-func awaitLine(t *testing.T, l *log, words string) {
+func awaitLine(t *testing.T, l *testenv.Log, words string) {
 	t.Helper()
 	for until := time.Now().Add(patience); !strings.Contains(l.String(), words); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
@@ -157,7 +140,7 @@ func TestReceiverOfTheDocumentation(t *testing.T) {
 
 	s := servertest.SQLite(t)
 	servertest.Save(t, s, servertest.Board("sort"))
-	lines := &log{}
+	lines := &testenv.Log{}
 	stop := start(t, Options{Store: s, URL: url, Log: slog.New(slog.NewTextHandler(lines, nil))})
 	good, bad := submit(t, s, "7", schema.ModeTest, "x = 1\n"), submit(t, s, "8", schema.ModeTest, "torch.compile(x)\n")
 	p := await(t, s, bad, "rejected", func(p *store.Polled) bool { return p.Done })
@@ -269,7 +252,7 @@ func TestAHookThatDoesNotAnswer(t *testing.T) {
 	})
 	s := servertest.SQLite(t)
 	servertest.Save(t, s, servertest.Board("sort"))
-	lines := &log{}
+	lines := &testenv.Log{}
 	stop := start(t, Options{Store: s, URL: r.URL + "/path-is-secret", Log: slog.New(slog.NewTextHandler(lines, nil))})
 	id := submit(t, s, "7", schema.ModeTest, "x = 1\n")
 	await(t, s, id, "accepted", waitsToRun)
@@ -429,7 +412,7 @@ func TestAResultIsGivenUp(t *testing.T) {
 	})
 	s := servertest.SQLite(t)
 	servertest.Save(t, s, servertest.Board("sort"))
-	lines := &log{}
+	lines := &testenv.Log{}
 	stop := start(t, Options{Store: s, URL: r.URL, GiveUp: time.Millisecond, Log: slog.New(slog.NewTextHandler(lines, nil))})
 	id := submit(t, s, "7", schema.ModeTest, "x = 1\n")
 	await(t, s, id, "held", func(*store.Polled) bool {

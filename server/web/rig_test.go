@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/server/api"
@@ -45,26 +46,9 @@ type rig struct {
 	backend *backend.Backend
 	queue   *lineQueue
 	server  *httptest.Server
-	log     *lockedBuffer
+	log     *testenv.Log
 	cookies map[string]string // of users, by id
 	client  *http.Client
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // A lineQueue answers from the store alone.
@@ -163,7 +147,7 @@ func rigOn(t testing.TB, file string) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	r := &rig{t: t, store: s, log: &lockedBuffer{}, cookies: map[string]string{}}
+	r := &rig{t: t, store: s, log: &testenv.Log{}, cookies: map[string]string{}}
 	r.queue = &lineQueue{store: s, gpus: []string{"A100", "B200", "H100", "MI300"}, off: map[string]string{}, none: map[string]bool{}}
 	r.backend = backend.New(backend.Options{Store: s, Queue: r.queue})
 	run, stop := context.WithCancel(ctx)
