@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,32 +72,7 @@ func migrate(url string) error {
 	return err
 }
 
-// sqliteFile is a migrated database, which most tests begin with.
-var sqliteFile = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "kbserve-test")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "kb.db")
-	if err := migrate("sqlite:" + file); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(file)
-})
-
-func migratedSQLite(t testing.TB) string {
-	t.Helper()
-	data, err := sqliteFile()
-	url := sqliteURL(t)
-	if err == nil {
-		err = os.WriteFile(strings.TrimPrefix(url, "sqlite:"), data, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return url
-}
+func migratedSQLite(t testing.TB) string { t.Helper(); return server.SQLite(t, migrate) }
 
 func migratedPostgres(t testing.TB) string { t.Helper(); return server.Clone(t, migrate) }
 

@@ -2,6 +2,8 @@ package pgtest
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +21,9 @@ type Shared struct {
 	template   sync.Once
 	source     string // what Clone copies
 	unprepared error
+	sqlite     []byte // the file that SQLite copies
+	sqliteOnce sync.Once
+	sqliteErr  error
 }
 
 // URL makes an empty database. Where there is no PostgreSQL it skips the test.
@@ -71,4 +76,25 @@ func (s *Shared) Stop() error {
 		return nil
 	}
 	return s.Server.Stop()
+}
+
+// SQLite makes a SQLite file that is a copy of one that prepare has filled, once for
+// all copies, and returns its URL.
+func (s *Shared) SQLite(t testing.TB, prepare func(url string) error) string {
+	t.Helper()
+	s.sqliteOnce.Do(func() {
+		file := filepath.Join(t.TempDir(), "kb.db")
+		if s.sqliteErr = prepare("sqlite:" + file); s.sqliteErr == nil {
+			s.sqlite, s.sqliteErr = os.ReadFile(file)
+		}
+	})
+	file := filepath.Join(t.TempDir(), "kb.db")
+	err := s.sqliteErr
+	if err == nil {
+		err = os.WriteFile(file, s.sqlite, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite:" + file
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -26,30 +25,8 @@ var Stores = map[string]func(testing.TB) *store.Store{"SQLite": SQLite, "Postgre
 // SQLite opens an empty store.
 func SQLite(t testing.TB) *store.Store {
 	t.Helper()
-	data, err := sqliteFile()
-	file := filepath.Join(t.TempDir(), "kb.db")
-	if err == nil {
-		err = os.WriteFile(file, data, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return open(t, "sqlite:"+file)
+	return open(t, server.SQLite(t, migrate))
 }
-
-// sqliteFile is a migrated database, a copy of which each test begins with.
-var sqliteFile = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "kbserve-test")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "kb.db")
-	if err := migrate("sqlite:" + file); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(file)
-})
 
 func migrate(url string) error {
 	_, _, err := database.Migrate(context.Background(), url)
