@@ -60,6 +60,15 @@ func (d place) with(ctx context.Context, do func(*store.Store) error) error {
 	return errors.Join(do(s), s.Close())
 }
 
+// change has do change the database, and says on standard output that it is done.
+func (d place) change(ctx context.Context, env *cli.Env, do func(*store.Store) error, said string, args ...any) error {
+	err := d.with(ctx, do)
+	if err == nil {
+		fmt.Fprintf(env.Stdout, said+"\n", args...)
+	}
+	return err
+}
+
 func open(ctx context.Context, url string) (*store.Store, error) {
 	s, err := store.Open(ctx, url)
 	var version *database.VersionError

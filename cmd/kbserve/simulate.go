@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -86,35 +85,32 @@ func replay(ctx context.Context, s *store.Store, board string, o *simulate.Optio
 func printSimulation(w io.Writer, r *simulate.Report) error {
 	share := func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 	seconds := func(s float64) string { return format.Elapsed(time.Duration(s * float64(time.Second))) }
-	var aligned strings.Builder
-	table := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
-	row := func(form string, args ...any) { fmt.Fprintf(table, form+"\n", args...) }
-	row("%s, %s, %s", format.Count(r.Users, "user"), format.Count(r.Submissions, "submission"), format.Count(r.Runs, "run"))
-	row("")
-	row("WAIT OF\tMEDIAN\t95 %%\tLONGEST\tGPUS\tUSE\tBUSIEST HOUR")
+	fmt.Fprintf(w, "%s, %s, %s\n\n", format.Count(r.Users, "user"), format.Count(r.Submissions, "submission"), format.Count(r.Runs, "run"))
+	rows := []string{"WAIT OF\tMEDIAN\t95 %\tLONGEST\tGPUS\tUSE\tBUSIEST HOUR"}
+	row := func(form string, args ...any) { rows = append(rows, fmt.Sprintf(form, args...)) }
 	for _, g := range r.GPUs {
 		row("%s\t%s\t%s\t%s\t%d\t%s\t%s", g.Name, seconds(g.Wait.Median), seconds(g.Wait.Most), seconds(g.Wait.Longest), g.Number, share(g.Use), share(g.Peak))
 	}
-	row("all results\t%s\t%s\t%s\t\t\t", seconds(r.Result.Median), seconds(r.Result.Most), seconds(r.Result.Longest))
-	row("")
-	row("BUSIEST HOUR\t\tLIMIT")
-	b := r.Busiest
-	row("runs submitted\t%s\t", format.Number(b.Planned))
-	row("builds, webhook events\t%s\t", format.Number(b.Builds))
-	row("REST calls, %.2f a run\t%s\t%s of %s", r.CallsEach, format.Number(b.Calls), format.Number(r.CallsSteady), format.Number(r.CallsLimit))
-	row("database transactions\t%s\t", format.Number(b.Transactions))
-	row("runs in the queue\t%s\t", format.Number(r.MostWaiting))
-	row("runs at once in kbserve\t%s\t%s", format.Number(r.MostWorking), format.Number(r.Limit))
-	if r.Failed > 0 {
-		row("runs without a result\t%s\t", format.Number(r.Failed))
-	}
-	row("")
-	if err := table.Flush(); err != nil {
+	row("all results\t%s\t%s\t%s", seconds(r.Result.Median), seconds(r.Result.Most), seconds(r.Result.Longest))
+	if err := cli.WriteTable(w, rows); err != nil {
 		return err
 	}
-	for line := range strings.Lines(aligned.String()) {
-		fmt.Fprintln(w, strings.TrimRight(line, " \n")) // the last column is padded where it is empty
+	fmt.Fprintln(w)
+	rows = []string{"BUSIEST HOUR\t\tLIMIT"}
+	b := r.Busiest
+	row("runs submitted\t%s", format.Number(b.Planned))
+	row("builds, webhook events\t%s", format.Number(b.Builds))
+	row("REST calls, %.2f a run\t%s\t%s of %s", r.CallsEach, format.Number(b.Calls), format.Number(r.CallsSteady), format.Number(r.CallsLimit))
+	row("database transactions\t%s", format.Number(b.Transactions))
+	row("runs in the queue\t%s", format.Number(r.MostWaiting))
+	row("runs at once in kbserve\t%s\t%s", format.Number(r.MostWorking), format.Number(r.Limit))
+	if r.Failed > 0 {
+		row("runs without a result\t%s", format.Number(r.Failed))
 	}
+	if err := cli.WriteTable(w, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
 	if len(r.Changes) == 0 {
 		fmt.Fprintln(w, "nothing would have to change")
 		return nil

@@ -201,13 +201,7 @@ func (c *submissionVerifyCmd) Run(ctx context.Context, env *cli.Env) error {
 			return err
 		}
 	}
-	return c.with(ctx, func(s *store.Store) error {
-		err := s.Plan(ctx, c.ID, c.GPU, 0)
-		if err == nil {
-			fmt.Fprintf(env.Stdout, "submission %d will be evaluated once more\n", c.ID)
-		}
-		return err
-	})
+	return c.change(ctx, env, func(s *store.Store) error { return s.Plan(ctx, c.ID, c.GPU, 0) }, "submission %d will be evaluated once more", c.ID)
 }
 
 // submissionAcceptCmd lets submissions run that wait for the organizers' check.
@@ -256,13 +250,7 @@ type submissionRejectCmd struct {
 }
 
 func (c *submissionRejectCmd) Run(ctx context.Context, env *cli.Env) error {
-	return c.with(ctx, func(s *store.Store) error {
-		err := s.Decide(ctx, c.ID, false, c.Why)
-		if err == nil {
-			fmt.Fprintf(env.Stdout, "submission %d is rejected\n", c.ID)
-		}
-		return err
-	})
+	return c.change(ctx, env, func(s *store.Store) error { return s.Decide(ctx, c.ID, false, c.Why) }, "submission %d is rejected", c.ID)
 }
 
 type submissionUnhackCmd struct {
@@ -271,13 +259,7 @@ type submissionUnhackCmd struct {
 }
 
 func (c *submissionUnhackCmd) Run(ctx context.Context, env *cli.Env) error {
-	return c.with(ctx, func(s *store.Store) error {
-		err := s.UnmarkHacked(ctx, c.ID)
-		if err == nil {
-			fmt.Fprintf(env.Stdout, "submission %d is not marked as hacked any more\n", c.ID)
-		}
-		return err
-	})
+	return c.change(ctx, env, func(s *store.Store) error { return s.UnmarkHacked(ctx, c.ID) }, "submission %d is not marked as hacked any more", c.ID)
 }
 
 type submissionHackedCmd struct {
@@ -287,13 +269,7 @@ type submissionHackedCmd struct {
 }
 
 func (c *submissionHackedCmd) Run(ctx context.Context, env *cli.Env) error {
-	return c.with(ctx, func(s *store.Store) error {
-		err := s.MarkHacked(ctx, c.ID, c.Why)
-		if err == nil {
-			fmt.Fprintf(env.Stdout, "submission %d is marked as hacked\n", c.ID)
-		}
-		return err
-	})
+	return c.change(ctx, env, func(s *store.Store) error { return s.MarkHacked(ctx, c.ID, c.Why) }, "submission %d is marked as hacked", c.ID)
 }
 
 // acceptingCmd says whether the servers take submissions, or changes that.
