@@ -105,7 +105,7 @@ the payload or the configuration can work nowhere, 64 that the command line cann
 	b.WriteString(`
 A server shows the outcome of the last attempt. If that is a fault of a machine or of the runner, no further attempt follows by itself: the
 page of the submission says that it was not to blame and offers to run it again. A run that left no result has an outcome, too: ` + "`machine`" + `
-if no machine took it, none finished it, or its build ended without one; ` + "`canceled`" + ` if somebody ended it; ` + "`rejected`" + ` if the
+if no machine took or finished it, or if its build ended without a result; ` + "`canceled`" + ` if somebody ended it; ` + "`rejected`" + ` if the
 organizers' check rejected the submission before it ran; ` + "`unsupported`" + ` if no machines
 serve its GPU type.
 

@@ -262,7 +262,7 @@ func editBoard(c *call, in boardEditJSON) (any, error) {
 	return boardEditedJSON{editsOf(change.Parts)}, err
 }
 
-// set puts a value that a request has in the place of the one there is.
+// set replaces a value if the request has one.
 func set[T any](value *T, wanted *T) {
 	if wanted != nil {
 		*value = *wanted

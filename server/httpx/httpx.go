@@ -90,7 +90,7 @@ var errSlow = errors.New("the request took too long")
 // Otherwise its client has left.
 func TimedOut(ctx context.Context) bool { return context.Cause(ctx) == errSlow }
 
-// An exchange is a request and its answer, as far as it has been written.
+// An exchange is a request and the part of its answer that has been written.
 type exchange struct {
 	http.ResponseWriter
 	body     *body
